@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zsched.core.triggers.calendars import Closure, Span
+from zsched.core.triggers.calendars import Closure, ExcludedSpan
 from zsched.core.triggers.exclusions import closure_of, is_name
 from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule
@@ -32,7 +32,7 @@ class Calendar:
     text: str
     closures: tuple[Closure, ...]
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[Span]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ExcludedSpan]:
         """Yield the spans of all its closures, as ``Closure.spans``."""
         for closure in self.closures:
             yield from closure.spans(start_s, end_s, offset_s)
