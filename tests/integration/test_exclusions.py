@@ -102,7 +102,7 @@ def test_a_calendar_that_schedules_name_cannot_be_deleted(client: Client) -> Non
     client.put_calendar("shut", dates=["12-25"])
     client.schedule(FUNC, id="tick", cron="* * * * *", exclude=["shut"])
 
-    with pytest.raises(InvalidSchedule, match="1 schedule name it: tick"):
+    with pytest.raises(InvalidSchedule, match="named by 1 schedule: tick"):
         client.delete_calendar("shut")
 
 

@@ -39,6 +39,7 @@ _COMMANDS: Final = {
         ("set", "puts.set_", "Change some options of a schedule; the others stay."),
         ("run", "lives.run", "Push a run of a schedule at once."),
         ("apply", "files.apply", "Create and update the schedules of a TOML file."),
+        ("calendars", "calendars.calendars", "Named times without runs: list, show, put, delete."),
         ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),
     ),
     "Processes": (

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -302,13 +303,11 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
         spec.kind.parse(spec.expr)  # its error has the details
         raise
     lower_ms = anchor_ms if spec.starts_ms is None else spec.starts_ms - 1
-    try:
+    with suppress(NeverOpen):
         if trigger.next_after(lower_ms) is not None:
             return
-    except NeverOpen:
-        raise InvalidSchedule(
-            "exclude", list(spec.exclude), "excludes all times of the rule", "leave some out"
-        ) from None
+    if spec.exclude and build(replace(spec, exclude=()), anchor_ms).next_after(lower_ms) is not None:
+        raise InvalidSchedule("exclude", list(spec.exclude), "excludes all times of the rule", "leave some out")
     if spec.kind.rule(spec, anchor_ms).next_after(lower_ms) is None:
         raise InvalidSchedule(spec.kind.name, spec.expr, f"never fires: {spec.kind.cause}", "change it")
     if spec.ends_ms is None:

@@ -44,6 +44,11 @@ RULES = (
 )
 
 
+def test_a_rule_whose_few_times_are_all_excluded_is_refused_for_its_exclusions() -> None:
+    with pytest.raises(InvalidSchedule, match="excludes all times of the rule"):
+        check(TriggerSpec(RRULE, "FREQ=DAILY", count=3, exclude=("2026-01-01..2026-01-09",)), START)
+
+
 def is_excluded(texts: Sequence[str], tz: str, ms: int) -> bool:
     local = datetime.fromtimestamp(ms / 1000, ZoneInfo(tz))
     return any(TEXTS[text](local) for text in texts)
