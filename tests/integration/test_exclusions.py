@@ -14,6 +14,8 @@ from tests.waiting import eventually
 from zsched import Client, InvalidSchedule
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
+from zsched.core.story.verdict import Word
+from zsched.web.console.drawing import Mark, mark_of, words_of
 
 FUNC = "app.tasks.run"
 MINUTE_MS = 60_000
@@ -125,3 +127,33 @@ def test_a_run_that_moves_fires_at_the_end_of_the_excluded_time(client: Client, 
     assert put.next_at is not None
     assert tomorrow + timedelta(days=1) == put.next_at.date()
     assert (0, 0) == (put.next_at.hour, put.next_at.minute)
+
+
+def test_why_says_first_that_the_newest_occurrence_was_excluded(client: Client, redis_client: redis.Redis) -> None:
+    at = from_ms(now_ms(redis_client))
+    window = f"{at - timedelta(minutes=15):%H:%M}-{at + timedelta(hours=1):%H:%M}"
+    with set_back(redis_client, 10 * MINUTE_MS):  # within the window: nothing of it is recorded
+        client.schedule(FUNC, id="tick", cron="* * * * *", exclude=[window])
+
+    verdict = client.why("tick").verdict
+
+    assert Word.EXCLUDED is verdict.word
+    assert f" was excluded: {window}; next " in verdict.text
+    assert "nothing has to be done: it fires at its next time" == verdict.remedy
+
+
+def test_excluded_occurrences_are_found_counted_and_no_failure(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    began = from_ms(now_ms(redis_client) - AGO_MS)
+    window = f"{began + timedelta(minutes=10):%H:%M}-{began + timedelta(minutes=15):%H:%M}"
+    with set_back(redis_client, AGO_MS):
+        client.schedule(FUNC, id="tick", cron="* * * * *", catch_up="all", overlap="allow", exclude=[window])
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("term_began")
+        eventually(lambda: (client.get("tick").next_ms or 0) > now_ms(redis_client))
+    [found] = client.history(status="excluded")
+
+    assert (What.EXCLUDED, 5, window) == (found.what, found.count, found.why)
+    assert Mark.EXCLUDED is mark_of(found)
+    assert f"5 excluded: {window}" == words_of(found)

@@ -206,6 +206,12 @@ class OpenTrigger(Trigger):
         """Yield the occurrences in (after_ms, until_ms]."""
         return stepwise(self, after_ms, until_ms)
 
+    def newest_excluded(self, until_ms: int) -> tuple[int, str] | None:
+        """Return the newest occurrence until *until_ms* if it is excluded, and why; else None."""
+        at_ms = Trigger.last_until(self, until_ms)
+        closed = None if at_ms is None or at_ms <= (self.last_until(until_ms) or 0) else self.closed.at(at_ms)
+        return None if at_ms is None or closed is None else (at_ms, closed.why)
+
     def excluded(self, after_ms: int, until_ms: int) -> Iterator[tuple[int, int, int, str]]:
         """Yield the excluded occurrences in (after_ms, until_ms) by excluded time: first, last, number, why."""
         for closed in self.closed.between(after_ms + 1, until_ms):
