@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
 
 import pytest
 import redis
@@ -91,6 +92,7 @@ def test_calendars_return_with_the_schedules_after_a_loss(
 
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("archive_bootstrapped")
+        eventually(client._putting._durability._archivers.alive)
         client.schedule(FUNC, id="other", after=3600, durable=True)
         redis_client.flushall()
         eventually(lambda: [one.id for one in client.list()] == ["other", "tick"])
@@ -157,3 +159,44 @@ def test_excluded_occurrences_are_found_counted_and_no_failure(
     assert (What.EXCLUDED, 5, window) == (found.what, found.count, found.why)
     assert Mark.EXCLUDED is mark_of(found)
     assert f"5 excluded: {window}" == words_of(found)
+
+
+@pytest.mark.parametrize("given", ["at", "after"])
+def test_a_one_shot_at_an_excluded_time_moves_or_is_refused_with_the_next_open_time(
+    client: Client, redis_client: redis.Redis, given: str
+) -> None:
+    client.put_calendar("shut", dates=[f"{days_around(redis_client)} Inventory"])
+    at = from_ms(now_ms(redis_client)) + timedelta(minutes=5)
+    open_at = datetime.combine(at.date() + timedelta(days=2), time(), UTC)
+    when: Any = {"at": at} if given == "at" else {"after": 300}
+
+    with pytest.raises(InvalidSchedule) as refused:
+        client.schedule(FUNC, id="once", **when, exclude=["shut"])
+    moved = client.schedule(FUNC, id="once", **when, exclude=["shut"], on_excluded="next_open")
+    many = client.schedule_many([{"func": FUNC, **when, "exclude": ["shut"], "on_excluded": "next_open"}] * 3)
+
+    assert (given, "excluded: calendar shut: Inventory") == (refused.value.field, refused.value.problem)
+    assert f"the next open time is {open_at.isoformat()}" in refused.value.remedy
+    assert open_at == moved.next_at
+    assert 3 == many.done
+    assert {open_at} == {from_ms(one.next_ms or 0) for one in client.list()}
+
+
+def test_a_one_shot_at_an_open_time_stays_there(client: Client, redis_client: redis.Redis) -> None:
+    at = from_ms(now_ms(redis_client)) + timedelta(days=1)
+    day = f"{at.date() + timedelta(days=3)}"
+
+    put = client.schedule(FUNC, id="once", at=at, exclude=[day])
+    again = client.schedule(FUNC, id="once", at=at, exclude=[day], on_excluded="next_open")
+
+    assert (at, "unchanged") == (put.next_at, again.outcome)
+    with pytest.raises(InvalidSchedule, match="of a one-shot only when it is put"):
+        client.update("once", exclude=[day])
+
+
+def test_an_excluded_local_time_of_a_one_shot_is_of_its_zone(client: Client) -> None:
+    at = datetime(2030, 6, 3, 23, 30)
+
+    put = client.schedule(FUNC, at=at, tz="Asia/Seoul", exclude=["22:00-07:00"], on_excluded="next_open")
+
+    assert datetime(2030, 6, 3, 22, tzinfo=UTC) == put.next_at
