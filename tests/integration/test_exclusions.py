@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonThread
 from tests.clocks import now_ms, set_back
 from tests.ledger import queued
@@ -200,3 +202,25 @@ def test_an_excluded_local_time_of_a_one_shot_is_of_its_zone(client: Client) -> 
     put = client.schedule(FUNC, at=at, tz="Asia/Seoul", exclude=["22:00-07:00"], on_excluded="next_open")
 
     assert datetime(2030, 6, 3, 22, tzinfo=UTC) == put.next_at
+
+
+def test_a_preview_of_a_rule_leaves_out_a_calendar(client: Client, redis_client: redis.Redis) -> None:
+    client.put_calendar("shut", dates=[days_around(redis_client)])
+
+    [first] = client.preview(cron="0 12 * * *", exclude=["shut"], n=1)
+
+    assert from_ms(now_ms(redis_client)).date() + timedelta(days=2) == first.date()
+
+
+def test_show_says_first_that_the_newest_occurrence_was_excluded(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    at = from_ms(now_ms(redis_client))
+    window = f"{at - timedelta(minutes=15):%H:%M}-{at + timedelta(hours=1):%H:%M}"
+    with set_back(redis_client, 10 * MINUTE_MS):
+        client.schedule(FUNC, id="tick", cron="* * * * *", exclude=[window])
+
+    lines = Zsched(redis_url)("show", "tick").stdout.splitlines()
+
+    assert re.match(f"EXCLUDED: .* was excluded: {window}; next ", lines[0])
+    assert f'  exclude        ["{window}"]' in lines

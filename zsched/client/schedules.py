@@ -295,7 +295,7 @@ class Schedules(Past):
         """
         Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
         schedule's zone: of a schedule's *id* (its jitter is applied), or of trigger options (every, cron, rrule, tz …),
-        which need no Redis.
+        which need no Redis unless ``exclude`` names a calendar.
 
         Raises:
             InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
@@ -308,7 +308,7 @@ class Schedules(Past):
         from zsched.client.preview import next_times
 
         schedule = None if id is None else self.get(id)
-        return next_times(self._link, self._clock, schedule, trigger, n, start)
+        return next_times(self._link, self._clock, schedule, trigger, n, start, self._reader.calendars)
 
     def overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""

@@ -96,7 +96,7 @@ def test_add_stores_every_option(zsched: Zsched) -> None:
         *("--on-failure", "app.failed", "--description", "The digest", "--tag", "b", "--tag", "a"),
         *("--owner", "terraform", "--jitter", "5m", "--expires-after", "1h30m"),
         *("--overlap", "queue", "--overlap-limit", "7", "--catch-up", "all", "--catch-up-window", "2d"),
-        *("--catch-up-limit", "9"),
+        *("--catch-up-limit", "9", "--exclude", "Sat", "--on-excluded", "next_open"),
     )
 
     shown = zsched.json("show", "digest")
@@ -113,7 +113,7 @@ def test_add_stores_every_option(zsched: Zsched) -> None:
         "state": "active",
         "kind": "cron",
         "tz": "America/New_York",
-        "trigger": trigger | {"jitter_s": 300.0},
+        "trigger": trigger | {"jitter_s": 300.0, "exclude": ["Sat"], "on_excluded": "next_open"},
     }
     expected |= {"func": FUNC, "args": ["weekly"], "kwargs": {"to": "all"}, "nominal_at": "2030-01-01T14:00:00.000Z"}
     expected |= {"queue": "email", "priority": "high", "at_front": True, "on_uncertain": "skip", "on_lost": "fail"}

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.builders.web import Web
-from tests.integration.web.routes import LIMITS
+from tests.integration.web.routes import LIMITS, WITHIN
 from zsched import Client
 
 DATES = ["2030-09-11..2030-09-13 Chuseok"]
@@ -58,3 +58,14 @@ def test_a_calendar_that_a_schedule_names_is_not_deleted(http: httpx.Client, cli
     answer = http.delete("/calendars/kr")
 
     assert (422, "named by 1 schedule: tick") == (answer.status_code, answer.json()["detail"].split("; ")[0][-25:])
+
+
+def test_a_token_with_limits_names_a_calendar_in_a_rule(web: Web, http: httpx.Client) -> None:
+    http.put("/calendars/kr", json={"dates": DATES})
+    rule = {"cron": "0 9 * * *", "exclude": ["kr"]}
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        put = shop.put("/schedules/tick", json={**WITHIN, "after": None, **rule})
+        preview = shop.post("/preview", json={**rule, "start": "2030-09-10T10:00:00Z", "n": 1})
+
+    assert 201 == put.status_code
+    assert ["2030-09-14T09:00:00+00:00"] == preview.json()["times"]
