@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -62,8 +62,7 @@ def show(invocation: Invocation, name: str) -> int:
     """Show calendar NAME as a file of schedules has it. Exit code 3: there is no such calendar."""
     parts = invocation.client().calendars().get(name)
     if parts is None:
-        invocation.answer({"name": name, "result": "not_found"}, f"{name}: not_found")
-        return NOT_FOUND
+        return _tell(invocation, name, "not_found")
     invocation.answer({"name": name, **parts}, *map(printable, calendar_block(name, parts).splitlines()))
     return DONE
 
@@ -84,15 +83,12 @@ def put(invocation: Invocation, name: str, dates: tuple[str, ...], windows: tupl
       zsched calendars put kr --date '2026-09-24..2026-09-26 Chuseok' --date '01-01 New Year'
       zsched calendars put office --window 22:00-07:00 --ics office.ics
     """
-    read = Ics([], [], ())
-    if ics is not None:
-        read = read_ics(content(ics, "a .ics file").decode(errors="replace"))
+    read = Ics([], [], ()) if ics is None else read_ics(content(ics, "a .ics file").decode(errors="replace"))
     dates = (*dates, *read.dates)
     word = invocation.client().put_calendar(name, dates=dates, windows=windows, events=read.events)
-    invocation.answer({"name": name, "result": word, "left_out": read.left_out}, f"{name}: {word}")
     if read.left_out:
         invocation.remark(f"left out of {ics}: {some(read.left_out)}")
-    return DONE
+    return _tell(invocation, name, word, left_out=read.left_out)
 
 
 @calendars.command(cls=Subcommand)
@@ -100,7 +96,9 @@ def put(invocation: Invocation, name: str, dates: tuple[str, ...], windows: tupl
 @pass_invocation
 def delete(invocation: Invocation, name: str) -> int:
     """Delete calendar NAME, which no schedule names. Exit code 3: there is no such calendar."""
-    was_there = invocation.client().delete_calendar(name)
-    word = "deleted" if was_there else "not_found"
-    invocation.answer({"name": name, "result": word}, f"{name}: {word}")
-    return DONE if was_there else NOT_FOUND
+    return _tell(invocation, name, "deleted" if invocation.client().delete_calendar(name) else "not_found")
+
+
+def _tell(invocation: Invocation, name: str, word: str, **more: Any) -> int:
+    invocation.answer({"name": name, "result": word, **more}, f"{name}: {word}")
+    return NOT_FOUND if word == "not_found" else DONE

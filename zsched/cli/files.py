@@ -29,9 +29,7 @@ _SHOWN: Final = 50  # listed errors
 
 @command()
 @click.argument("file", metavar="FILE")
-@click.option(
-    "--prune", is_flag=True, help="Remove schedules and calendars that this file owns but no longer contains."
-)
+@click.option("--prune", is_flag=True, help="Remove what this file owns but no longer contains.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @click.option("--take-over", is_flag=True, help="Take over schedules and calendars in FILE that have another owner.")
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:

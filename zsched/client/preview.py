@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice, pairwise
@@ -14,8 +14,8 @@ from zsched.core.occurrences.planning import local_time, occurrences
 from zsched.core.options.define import define_trigger
 from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import RuleOptions
-from zsched.core.triggers.calendars import Calendars
-from zsched.core.triggers.trigger import RULES, build, check, with_calendars
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import RULES, build, check
 from zsched.core.triggers.zones import shown_zone
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
@@ -25,23 +25,14 @@ _SPAN_MS: Final = 8 * 86_400_000  # eight days after the first of them, so also 
 
 
 def next_times(
-    link: Link,
-    clock: Clock,
-    schedule: Schedule | None,
-    rule: Mapping[str, Any],
-    n: int,
-    start: datetime | None,
-    calendars: Callable[[], Calendars],
+    link: Link, clock: Clock, schedule: Schedule | None, rule: TriggerSpec | None, n: int, start: datetime | None
 ) -> Sequence[datetime]:
-    """
-    Return the due times of *schedule*, or of *rule* if it is None. As ``Client.preview``, which describes it.
-    *calendars*: reads those of the namespace.
-    """
+    """Return the due times of *schedule*, or of *rule* if it is None. As ``Client.preview``, which describes it."""
     if schedule is not None and schedule.trigger is None:
         due = [] if schedule.next_ms is None else [local_time(schedule.next_ms, shown_zone(schedule.tz))]
         start_ms = 0 if start is None else instant_ms("start", start, schedule.tz)
         return [at for at in due if to_ms(at) > start_ms]
-    spec = with_calendars(define_trigger(rule), calendars) if schedule is None else schedule.trigger
+    spec = rule if schedule is None else schedule.trigger
     assert spec is not None  # for a schedule without a rule it returned above
     now_ms = clock.now_ms()
     start_ms = now_ms if start is None else instant_ms("start", start, spec.tz)

@@ -294,8 +294,8 @@ class Schedules(Past):
     ) -> Sequence[datetime]:
         """
         Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
-        schedule's zone: of a schedule's *id* (its jitter is applied), or of trigger options (every, cron, rrule, tz …),
-        which need no Redis unless ``exclude`` names a calendar.
+        schedule's zone: of a schedule's *id* (its jitter is applied), or of trigger options (every, cron, rrule, tz …).
+        Options need Redis only if ``exclude`` names a calendar.
 
         Raises:
             InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
@@ -306,9 +306,12 @@ class Schedules(Past):
         if (id is None) == (not trigger):
             raise InvalidSchedule("id", id, "preview takes one schedule or one rule", "give an id, or trigger options")
         from zsched.client.preview import next_times
+        from zsched.core.options.define import define_trigger
+        from zsched.core.triggers.trigger import with_calendars
 
         schedule = None if id is None else self.get(id)
-        return next_times(self._link, self._clock, schedule, trigger, n, start, self._reader.calendars)
+        rule = with_calendars(define_trigger(trigger), self._reader.calendars) if id is None else None
+        return next_times(self._link, self._clock, schedule, rule, n, start)
 
     def overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""

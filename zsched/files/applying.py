@@ -162,9 +162,8 @@ class Application:
                 done += 1
                 on_progress(done)
             for step in preview.calendars:
-                if step.outcome == REMOVED and not applied.errors:
-                    self._client.delete_calendar(step.name)
-                applied.calendars.append(step)
+                is_kept = step.outcome == REMOVED and (applied.errors or not self._client.delete_calendar(step.name))
+                applied.calendars.append(step._replace(outcome=STALE) if is_kept else step)
         except InvalidSchedule as error:  # another owner's schedules name a calendar
             applied.errors.append((f"calendar {error.value}", error))
         except RedisUnavailable as error:
@@ -195,9 +194,8 @@ class Application:
         definition, wanted = self._sync.wanted(entry.definition, held)
         writes = held is None or not held.is_same_put(wanted)
         if writes and isinstance(definition.when, TriggerSpec):
-            check(
-                with_calendars(definition.when, self._sync.calendars), now_ms
-            )  # ends may have passed; an unchanged schedule is not checked for that
+            # ends may have passed; an unchanged schedule is not checked for that
+            check(with_calendars(definition.when, self._sync.calendars), now_ms)
         found = () if held is None else tuple(option_changes(held, wanted))
         if held is not None and _changes_enabled(definition, held.schedule.state, writes):
             found += (OptionChange("enabled", str(not definition.enabled).lower(), str(definition.enabled).lower()),)

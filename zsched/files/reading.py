@@ -135,11 +135,8 @@ class _Reading:
         for key in self._found:
             if key not in _TOP:
                 near = difflib.get_close_matches(key, _TOP, 1, 0.6)
-                remedy = (
-                    f"write {near[0]}"
-                    if near
-                    else "a file has owner, [defaults], [schedules.<id>] and [calendars.<name>]"
-                )
+                known = "a file has owner, [defaults], [schedules.<id>] and [calendars.<name>]"
+                remedy = f"write {near[0]}" if near else known
                 self._complain((key,), f"{key}: no such key here; {remedy}")
         unread: set[str] = set()
         owner, shared = self._owner(), self._shared(unread)

@@ -94,16 +94,8 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.pulse = now.Pulse(app)
     meter = state.meter = WebMeter()
     state.events, state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
-    api = (
-        schedules.router,
-        bulk.router,
-        runs.router,
-        runs.occurrences,
-        calendars.router,
-        changes.router,
-        changes.health,
-    )
-    for router in api:
+    api = (schedules.router, bulk.router, runs.router, runs.occurrences, changes.router, changes.health)
+    for router in (*api, calendars.router):
         app.include_router(router, prefix=PREFIX)
     for page in (now, timeline, schedules_page, edit, schedule, runs_page, operations, login):
         app.include_router(page.router)
