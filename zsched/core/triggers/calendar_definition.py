@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from zsched.core.options.arguments import check_text, seconds_to_ms
-from zsched.core.triggers.calendars import Closure, ExcludedSpan
+from zsched.core.triggers.calendars import ClosedSpan, Closure
 from zsched.core.triggers.exclusions import closure_of, is_name
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
@@ -49,11 +49,11 @@ class CalendarEvent(NamedTuple):
     length_s: int
     is_on_clock: bool
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ExcludedSpan]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
         """Yield the times that overlap [start_s, end_s)."""
         ahead_s = offset_s if self.is_on_clock else 0
         for ms in self.trigger.between((start_s + ahead_s - self.length_s) * 1000, (end_s + ahead_s) * 1000 - 1):
-            yield ExcludedSpan(ms // 1000 - ahead_s, ms // 1000 - ahead_s + self.length_s, self.word)
+            yield ClosedSpan(ms // 1000 - ahead_s, ms // 1000 - ahead_s + self.length_s, self.word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Calendar:
     owner: str | None = None
     left_out: tuple[str, ...] = ()
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ExcludedSpan]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
         """Yield the spans of all its closures, as ``Closure.spans``."""
         for closure in self.closures:
             yield from closure.spans(start_s, end_s, offset_s)

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from zsched.core.triggers.calendar_definition import Calendar
 
 
-class ExcludedSpan(NamedTuple):
+class ClosedSpan(NamedTuple):
     """[start_s, end_s) of excluded instants, and the word that says why. As a ``Closure``, the same on every clock."""
 
     start_s: int
     end_s: int
     word: str
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[ExcludedSpan]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[ClosedSpan]:
         """Return itself."""
         return (self,)
 
 
 class Closure(Protocol):
-    """The times that one text, or a calendar, excludes."""
+    """The excluded times of one text, or of a calendar."""
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[ExcludedSpan]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[ClosedSpan]:
         """Yield the spans that overlap [start_s, end_s), in which the zone has the offset *offset_s*."""
         ...
 

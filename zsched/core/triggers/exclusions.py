@@ -28,7 +28,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.calendars import Calendars, Closure, ExcludedSpan
+from zsched.core.triggers.calendars import Calendars, ClosedSpan, Closure
 from zsched.core.triggers.wall_clock import EPOCH_ORDINAL, FIRST_YEAR, LAST_YEAR, year_of
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s, zone
 from zsched.errors import InvalidSchedule
@@ -62,12 +62,12 @@ class Weekly(NamedTuple):
     start_s: int = 0
     end_s: int = DAY_S
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ExcludedSpan]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
         """Yield the windows that overlap [start_s, end_s)."""
         for day in range((start_s + offset_s) // DAY_S - 1, (end_s + offset_s) // DAY_S + 1):
             if (day + 3) % 7 in self.days:  # 1970-01-01 was a Thursday
                 midnight_s = day * DAY_S - offset_s
-                yield ExcludedSpan(midnight_s + self.start_s, midnight_s + self.end_s, self.word)
+                yield ClosedSpan(midnight_s + self.start_s, midnight_s + self.end_s, self.word)
 
 
 class Dates(NamedTuple):
@@ -77,9 +77,9 @@ class Dates(NamedTuple):
     first: int
     last: int
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ExcludedSpan]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
         """Yield the days, as one span."""
-        yield ExcludedSpan(self.first * DAY_S - offset_s, (self.last + 1) * DAY_S - offset_s, self.word)
+        yield ClosedSpan(self.first * DAY_S - offset_s, (self.last + 1) * DAY_S - offset_s, self.word)
 
 
 class Yearly(NamedTuple):
@@ -89,12 +89,12 @@ class Yearly(NamedTuple):
     month: int
     day: int
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ExcludedSpan]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
         """Yield the days from the year of start_s to the year of end_s."""
         for year in range(year_of(start_s + offset_s), year_of(end_s + offset_s) + 1):
             with suppress(ValueError):  # a 29 February that this year lacks
                 midnight_s = _day(date(year, self.month, self.day)) * DAY_S - offset_s
-                yield ExcludedSpan(midnight_s, midnight_s + DAY_S, self.word)
+                yield ClosedSpan(midnight_s, midnight_s + DAY_S, self.word)
 
 
 class _Backwards(ValueError):

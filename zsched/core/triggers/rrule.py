@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.calendars import Closure, ExcludedSpan
+from zsched.core.triggers.calendars import ClosedSpan, Closure
 from zsched.core.triggers.exclusions import Exclusions, closure_of
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.recurrence import LISTS, WEEKDAYS, Frequency, Parts, recurrence
@@ -262,7 +262,7 @@ def _instants(
     days = [text for text in removed if "T" not in text]
     closures: list[Closure] = [closure_of("rrule", f"{day[:4]}-{day[4:6]}-{day[6:]}") for day in days]
     for text in (text for text in removed if "T" in text):
-        closures += [ExcludedSpan(ms // 1000, ms // 1000 + 1, text) for ms in resolved(text)]
+        closures += [ClosedSpan(ms // 1000, ms // 1000 + 1, text) for ms in resolved(text)]
     exclusions, of_day = Exclusions(closures, tz), [times.at(number) for number in range(times.count)]
     found = {ms for text in added for second in ([0] if "T" in text else of_day) for ms in resolved(text, second)}
     return exclusions, tuple(ms for ms in sorted(found) if exclusions.at(ms) is None)
