@@ -32,7 +32,6 @@ def calendars() -> None:
     \b
     Examples:
       zsched calendars put kr --date '2026-09-24..2026-09-26 Chuseok' --date '01-01 New Year'
-      zsched calendars put nights --window 22:00-07:00 --window Sat,Sun
       zsched calendars put office --ics office.ics
     """
 
@@ -75,13 +74,7 @@ def show(invocation: Invocation, name: str) -> int:
 @pass_invocation
 def put(invocation: Invocation, name: str, dates: tuple[str, ...], windows: tuple[str, ...], ics: str | None) -> int:
     """
-    Put calendar NAME, or replace it. Schedules that name it are planned anew within seconds. All times are on the clock
-    of each schedule; those of timed events are instants.
-
-    \b
-    Examples:
-      zsched calendars put kr --date '2026-09-24..2026-09-26 Chuseok' --date '01-01 New Year'
-      zsched calendars put office --window 22:00-07:00 --ics office.ics
+    Put calendar NAME, or replace it. Schedules that name it are planned anew within seconds.
     """
     read = Ics([], [], ()) if ics is None else read_ics(content(ics, "a .ics file").decode(errors="replace"))
     dates = (*dates, *read.dates)

@@ -99,8 +99,7 @@ class Schedules(Past):
         Put a calendar, which schedules of the namespace name in ``exclude``: created, updated or unchanged. *dates*:
         "2026-12-24", "2026-12-24..2027-01-01" or "12-25", with a word for people behind it; *windows*: "Sat,Sun",
         "22:00-07:00" or both in one; *events*: "2026-01-05/1d FREQ=MONTHLY;BYDAY=1MO Inventory". *ics*: the content of
-        a file of a calendar program, whose events are added (the extra ics). *owner*: the file that keeps it, if any.
-        Schedules that name it are planned anew within seconds.
+        an .ics file (the extra ics). *owner*: the file that keeps it. Its schedules are planned anew within seconds.
 
         Raises:
             InvalidSchedule: the name or a text is bad; nothing was written.
