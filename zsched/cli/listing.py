@@ -25,7 +25,6 @@ from zsched.core.options.choices import ScheduleState
 from zsched.core.options.definition import definition_of
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text, shortened
-from zsched.core.story.verdict import Word
 from zsched.core.triggers.trigger import KINDS, RULES
 from zsched.core.triggers.zones import has_zone, zone
 from zsched.core.wording import relative_text, with_name
@@ -109,7 +108,7 @@ def show(invocation: Invocation, /, id: str) -> None:
         "runs": [run.to_dict() for run in runs],
         "source": runs.source.to_dict(),
     }
-    is_excluded = story.verdict.word is Word.EXCLUDED
+    is_excluded = story.verdict.word == "EXCLUDED"  # its class would be made for each listing
     lines: list[Shown] = [
         *((f"{story.verdict.word}: {story.verdict.text}", "") if is_excluded else ()),
         *pairs([*definition_of(schedule, lambda ms: due_text(ms, schedule.tz)), *known]),

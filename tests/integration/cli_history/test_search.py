@@ -258,4 +258,4 @@ def test_history_refuses_invalid_options(zsched: Zsched) -> None:
         "--status paused", "--limit 0", "--tz Nowhere", "--all --limit 3", "--after then", "--since 1h --until 2h",
     ):  # fmt: skip
         assert USAGE == zsched("history", *wrong.split()).exit_code, wrong
-    assert "fired|enqueued|retried|skipped|expired|coalesced|duplicate" in zsched("history", "-h").output
+    assert "fired|enqueued|retried|skipped|expired|coalesced|excluded|duplicate" in zsched("history", "-h").output
