@@ -107,6 +107,7 @@ def test_json_of_apply_has_every_step(zsched: Zsched) -> None:
         "removed": ["digest"],
         "stale": [],
         "errors": [],
+        "calendars": [],
     } == told
 
 

@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "storage.folded": (("errors", "core", "archive", "storage"),         ()),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
     "client":         (("errors", "config", "core", "storage", "client"),  ()),
+    "client.ics":     (("errors", "core"),                               ("icalendar",)),  # of the extra ics
     "aio":            (("errors", "core", "storage", "client", "aio"),   ("greenlet", "redis")),  # of the extra async
     "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job

@@ -40,6 +40,7 @@ _COMMANDS: Final = {
         ("set", "puts.set_", "Change some options of a schedule, and keep the others."),
         ("run", "lives.run", "Push a run of a schedule at once."),
         ("apply", "files.apply", "Create and update the schedules of a TOML file."),
+        ("calendars", "calendars.calendars", "Named times without runs: list, show, put, delete."),
         ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),
     ),
     "Processes": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import click
@@ -19,7 +20,7 @@ from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.clock import SystemClock
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidFile
-from zsched.files.applying import CREATED, UNCHANGED, UPDATED, Application, Applied
+from zsched.files.applying import CREATED, STALE, UNCHANGED, UPDATED, Application, Applied
 from zsched.files.checking import ClientChecks
 from zsched.files.reading import ScheduleFile, read
 from zsched.files.writing import write
@@ -29,14 +30,14 @@ _SHOWN: Final = 50  # listed errors
 
 @command()
 @click.argument("file", metavar="FILE")
-@click.option("--prune", is_flag=True, help="Remove schedules that this file owns but no longer contains.")
+@click.option("--prune", is_flag=True, help="Remove what this file owns but no longer contains.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
-@click.option("--take-over", is_flag=True, help="Take over schedules in FILE that have another owner.")
+@click.option("--take-over", is_flag=True, help="Take over schedules and calendars in FILE that have another owner.")
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
-    Create and update the recurring schedules of FILE, a TOML file; - is standard input. Prints what was created,
-    updated (with the difference) and removed. Schedules of other owners are not touched. If FILE has a mistake, nothing
-    is applied, and the exit code is 2.
+    Create and update the recurring schedules and calendars of FILE, a TOML file; - is standard input. Prints what was
+    created, updated (with the difference) and removed. Schedules of other owners are not touched. If FILE has a
+    mistake, nothing is applied, and the exit code is 2.
 
     \b
     Examples:
@@ -46,7 +47,8 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     settings = invocation.settings()
     client = connect(settings)
     try:
-        checks = ClientChecks(client, partial(check_allowed, settings.rq.allow_callables), importing)
+        allow = partial(check_allowed, settings.rq.allow_callables)
+        checks = ClientChecks(client, allow, importing, Path(file).parent)
         said = read(file, content(file, "a TOML file of schedules"), checks)
         application = Application(client, said, takes_over=take_over)
         preview = application.foretell(prune=prune)
@@ -118,10 +120,13 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, dry_ms: 
     errors = [{"id": id, "error": str(error), "type": type(error).__name__} for id, error in applied.errors]
     value = {"file": said.name, "owner": said.owner, "dry_run": dry_ms is not None, "counts": counts}
     value |= {"schedules": [step.to_dict(dry_ms) for step in applied.steps], "removed": applied.removed}
+    value["calendars"] = [step.to_dict() for step in applied.calendars]
     value |= {"stale": applied.stale, "errors": errors}
     summary = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items())
     lead = "" if dry_ms is None else "dry run, nothing was written: "
     invocation.answer(value, *map(printable, applied_lines(applied, dry_ms)), f"{lead}{summary}")
+    left_out = {name: calendar.left_out for name, calendar in said.calendars.items() if calendar.left_out}
+    invocation.remark(*(f"calendar {name}: left out of its .ics: {some(each)}" for name, each in left_out.items()))
     invocation.remark(*cut([f"{id}: {error}" for id, error in applied.errors], _SHOWN, " errors; --json lists them"))
     if applied.stale:
         number = len(applied.stale)
@@ -133,7 +138,12 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, dry_ms: 
 
 
 def applied_lines(applied: Applied, dry_ms: int | None = None) -> Iterator[str]:
-    """Report the outcome of each changed schedule; in a dry run, at *dry_ms*, with the difference in times."""
+    """Report the outcome of each changed calendar and schedule; in a dry run, at *dry_ms*, with the new times."""
+    for calendar in applied.calendars:
+        if calendar.outcome != UNCHANGED:
+            pruned = ": no longer in this file; --prune removes it" if calendar.outcome == STALE else ""
+            yield f"calendar {calendar.name}: {calendar.outcome}{pruned}"
+            yield from (f"  {change.text()}" for change in calendar.changes)
     for step in applied.steps:
         if step.outcome == UNCHANGED:
             continue

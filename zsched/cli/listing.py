@@ -106,7 +106,9 @@ def show(invocation: Invocation, /, id: str) -> None:
         "runs": [run.to_dict() for run in runs],
         "source": runs.source.to_dict(),
     }
+    is_excluded = story.verdict.word == "EXCLUDED"  # its class would be made for each listing
     lines: list[Shown] = [
+        *((f"{story.verdict.word}: {story.verdict.text}", "") if is_excluded else ()),
         *pairs([*definition_of(schedule, lambda ms: due_text(ms, schedule.tz)), *known]),
         "",
         "next times:",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -24,30 +25,37 @@ from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.options.choices import IfExists
 from zsched.core.options.revision import PAYLOAD, is_same
+from zsched.core.triggers.calendar_definition import Calendar
+from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.spec import TriggerSpec
-from zsched.core.triggers.trigger import GIVE_A_RULE, check
+from zsched.core.triggers.trigger import GIVE_A_RULE, check, with_calendars
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
 from zsched.storage.refusals import is_changed
 
 
 class FileSync:
-    """Keeps recurring schedules as a file defines them, through *client*."""
+    """
+    Keeps recurring schedules as a file defines them, through *client*. *own*: the file's calendars, until the first
+    rule names a calendar.
+    """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, own: Mapping[str, Calendar] = {}) -> None:
         self._client = client
         self.keys, self._reader, self._puts = client._keys, client._reader, client._puts
         self._encoder, self._putting = client._encoder, client._putting
+        self.calendars = cache(lambda: Calendars({**self._reader.calendars(), **own}))  # that a rule may name
 
     def define(self, func: str, options: Mapping[str, Any]) -> Definition:
         """
-        Return the definition of a recurring schedule, after all checks that need no Redis.
+        Return the definition of a recurring schedule, after all checks; only a named calendar needs Redis.
 
         Raises:
-            InvalidSchedule, TriggerError: as ``client.schedule``; but ``ends`` may have passed.
+            InvalidSchedule, TriggerError: as ``client.schedule``; but ``ends`` may have passed. RedisUnavailable.
         """
         definition = self._putting.define(func, options)
-        check(replace(_rule(definition), ends_ms=None), self._client._clock.now_ms())
+        rule = with_calendars(replace(_rule(definition), ends_ms=None), self.calendars)
+        check(rule, self._client._clock.now_ms())
         self._puts.from_definition(definition)
         return definition
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice, pairwise
 from typing import Any, Final
@@ -13,6 +14,7 @@ from zsched.core.occurrences.planning import local_time, occurrences
 from zsched.core.options.define import define_trigger
 from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import RuleOptions
+from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import RULES, build, check
 from zsched.core.triggers.zones import shown_zone
 from zsched.errors import InvalidSchedule
@@ -23,14 +25,14 @@ _SPAN_MS: Final = 8 * 86_400_000  # eight days after the first of them, so also 
 
 
 def next_times(
-    link: Link, clock: Clock, schedule: Schedule | None, rule: Mapping[str, Any], n: int, start: datetime | None
+    link: Link, clock: Clock, schedule: Schedule | None, rule: TriggerSpec | None, n: int, start: datetime | None
 ) -> Sequence[datetime]:
     """Return the due times of *schedule*, or of *rule* if it is None. As ``Client.preview``, which describes it."""
     if schedule is not None and schedule.trigger is None:
         due = [] if schedule.next_ms is None else [local_time(schedule.next_ms, shown_zone(schedule.tz))]
         start_ms = 0 if start is None else instant_ms("start", start, schedule.tz)
         return [at for at in due if to_ms(at) > start_ms]
-    spec = define_trigger(rule) if schedule is None else schedule.trigger
+    spec = rule if schedule is None else schedule.trigger
     assert spec is not None  # for a schedule without a rule it returned above
     now_ms = clock.now_ms()
     start_ms = now_ms if start is None else instant_ms("start", start, spec.tz)
@@ -50,7 +52,7 @@ def demand_apart(options: Mapping[str, Any], least_s: float, now_ms: int) -> Non
     rule = {name: options[name] for name in RuleOptions.__annotations__ if options.get(name) is not None}
     if not rule.keys() & set(RULES):
         return
-    spec = define_trigger(rule)
+    spec = replace(define_trigger(rule), exclude=())  # without exclusions none are nearer
     trigger = build(spec, now_ms)
     first_ms = trigger.next_after(now_ms) or now_ms
     times = islice(trigger.between(first_ms - 1, first_ms + _SPAN_MS), _LOOKED_AT)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
@@ -23,7 +23,7 @@ from zsched.core.model import At, Definition, Many, RowsRefused, Scheduled
 from zsched.core.occurrences.first_times import REPLANS, FirstTimes, PlannedRule
 from zsched.core.options.arguments import check_id, seconds_to_ms
 from zsched.core.options.choices import Refused
-from zsched.core.options.define import Presets, define, define_now, define_rule
+from zsched.core.options.define import Presets, at_open_time, define, define_now, define_rule
 from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ScheduleRow
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
@@ -72,6 +72,7 @@ class RowReader:
 
     def __init__(self, puts: PutScripts, urgencies: Presets, remembered: int = _MANY) -> None:
         self._puts, self._encoder, self._urgencies, self._remembered = puts, puts.encoder, urgencies, remembered
+        self._calendars = puts.calendars if remembered == _SINGLE else cache(puts.calendars)  # once for many rows
         self.on_definition: Callable[[Definition], None] | None = None
         self._one_shots: dict[_Key, _Known] = {}
         self._recurring: dict[_Key, _Known] = {}
@@ -80,6 +81,9 @@ class RowReader:
     def read(self, row: Mapping[str, Any]) -> Put:
         """Return the schedule of *row*, ready to be put. Raises ZschedError; TypeError, ValueError: it is not a row."""
         rest = dict(row)
+        if rest.get("exclude") and not (rest.get("at") is None and rest.get("after") is None):
+            row = at_open_time(rest, self._calendars, self._puts.server_now_ms)
+            rest = dict(row)
         id, at, after = rest.pop("id", None), rest.pop("at", None), rest.pop("after", None)
         args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
         args = () if args is None else args

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from zsched.client.calls import naming_lost_call
 from zsched.client.past import Past
@@ -78,22 +78,32 @@ class Schedules(Past):
 
     # -- calendars ----------------------------------------------------------------------------------
 
-    def calendars(self) -> dict[str, dict[str, list[str]]]:
-        """Return the calendars of the namespace by name, each with its ``dates`` and ``windows``."""
+    def calendars(self) -> dict[str, dict[str, Any]]:
+        """Return the calendars of the namespace by name: ``dates``, ``windows``, ``events`` and ``owner`` of each."""
         return {name: calendar.to_dict() for name, calendar in sorted(self._reader.calendars().items())}
 
-    def put_calendar(self, name: str, *, dates: Sequence[str] = (), windows: Sequence[str] = ()) -> str:
+    def put_calendar(
+        self,
+        name: str,
+        *,
+        dates: Sequence[str] = (),
+        windows: Sequence[str] = (),
+        events: Sequence[str] = (),
+        ics: str = "",
+        owner: str | None = None,
+    ) -> str:
         """
         Put a calendar, which schedules of the namespace name in ``exclude``: created, updated or unchanged. *dates*:
         "2026-12-24", "2026-12-24..2027-01-01" or "12-25", with a word for people behind it; *windows*: "Sat,Sun",
-        "22:00-07:00" or both in one. Schedules that name it are planned anew within seconds.
+        "22:00-07:00" or both in one; *events*: "2026-01-05/1d FREQ=MONTHLY;BYDAY=1MO Inventory". *ics*: the content of
+        an .ics file (the extra ics). *owner*: the file that keeps it. Its schedules are planned anew within seconds.
 
         Raises:
             InvalidSchedule: the name or a text is bad; nothing was written.
         """
-        from zsched.core.triggers.calendar_definition import Calendar
+        from zsched.client.ics import calendar_of
 
-        calendar = Calendar.of(name, {"dates": dates, "windows": windows})
+        calendar = calendar_of(name, {"dates": dates, "windows": windows, "events": events}, owner, ics)
         return self._store.calendars.put({name: calendar.text})[name]
 
     def delete_calendar(self, name: str) -> bool:
@@ -107,7 +117,7 @@ class Schedules(Past):
 
         recurring = self._reader.schedules(self._reader.recurring())
         if named := [one.id for one in recurring if one.trigger is not None and name in one.trigger.exclude]:
-            problem = f"{plural(len(named), 'schedule')} name it: {some(named)}"
+            problem = f"named by {plural(len(named), 'schedule')}: {some(named)}"
             raise InvalidSchedule("name", name, problem, "change their exclude first")
         return self._store.calendars.put({name: DELETED})[name] == "deleted"
 
@@ -282,8 +292,8 @@ class Schedules(Past):
     ) -> Sequence[datetime]:
         """
         Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
-        schedule's zone: of a schedule's *id* (its jitter is applied), or of trigger options (every, cron, rrule, tz …),
-        which need no Redis.
+        schedule's zone: of a schedule's *id* (its jitter is applied), or of trigger options (every, cron, rrule, tz …).
+        Options need Redis only if ``exclude`` names a calendar.
 
         Raises:
             InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
@@ -294,9 +304,12 @@ class Schedules(Past):
         if (id is None) == (not trigger):
             raise InvalidSchedule("id", id, "preview takes one schedule or one rule", "give an id, or trigger options")
         from zsched.client.preview import next_times
+        from zsched.core.options.define import define_trigger
+        from zsched.core.triggers.trigger import with_calendars
 
         schedule = None if id is None else self.get(id)
-        return next_times(self._link, self._clock, schedule, trigger, n, start)
+        rule = with_calendars(define_trigger(trigger), self._reader.calendars) if id is None else None
+        return next_times(self._link, self._clock, schedule, rule, n, start)
 
     def _overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""

@@ -2,8 +2,9 @@
 Apply a file of schedules to Redis.
 
     compare   every entry with Redis: a step each (created, updated, unchanged), and all errors
+    calendars put first, as schedules name them
     put       the steps that change something, each only if its schedule has not changed since the comparison
-    remove    schedules that the file owns and no longer contains, if that is demanded
+    remove    schedules and calendars that the file owns and no longer contains, if that is demanded
 
 Nothing is written before everything was compared. The decision that a step changes something is the same as in the put
 script (``client.file_sync``). So a dry run, which ends after the comparison, agrees with a real run. A schedule that
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
@@ -26,10 +27,12 @@ from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, json_of
 from zsched.core.occurrences.difference import TimesDifference, difference
 from zsched.core.options.choices import ScheduleState
+from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.spec import TriggerSpec
-from zsched.core.triggers.trigger import check
+from zsched.core.triggers.trigger import check, with_calendars
+from zsched.core.wording import some
 from zsched.errors import InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
-from zsched.files.reading import FileEntry, ScheduleFile
+from zsched.files.reading import Complaint, FileEntry, ScheduleFile
 from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_changes
 from zsched.storage.refusals import contended
 
@@ -37,6 +40,8 @@ _RECOMPARED: Final = 5  # attempts for a schedule that other writers change mean
 CREATED: Final = "created"
 UPDATED: Final = "updated"
 UNCHANGED: Final = "unchanged"
+REMOVED: Final = "removed"
+STALE: Final = "stale"  # the file owns it, but lacks it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,18 @@ class Step:
         return shown if dry_ms is None or not self.writes else shown | {"times": self.times(dry_ms).to_dict()}
 
 
+class CalendarStep(NamedTuple):
+    """The plan for a calendar: one of the words above, and the parts that differ."""
+
+    name: str
+    outcome: str
+    changes: tuple[OptionChange, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the step for JSON."""
+        return {**self._asdict(), "changes": [one._asdict() for one in self.changes]}
+
+
 @dataclass(slots=True)
 class Applied:
     """Result of applying a file, or of a dry run. ``stale``: ids that the file owns but lacks, and were not removed."""
@@ -72,6 +89,7 @@ class Applied:
     removed: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     errors: list[tuple[str, ZschedError]] = field(default_factory=list)
+    calendars: list[CalendarStep] = field(default_factory=list)
 
     def count(self, outcome: str) -> int:
         """Count the steps with this outcome."""
@@ -82,7 +100,7 @@ class Application:
     """One file to apply through *client*. *takes_over*: schedules of other owners become the file's."""
 
     def __init__(self, client: Client, file: ScheduleFile, *, takes_over: bool = False) -> None:
-        self._client, self._sync = client, FileSync(client)
+        self._client, self._sync = client, FileSync(client, file.calendars)
         self._file, self._takes_over = file, takes_over
 
     def compare(self) -> list[Step]:
@@ -95,7 +113,13 @@ class Application:
         """
         now_ms = self._sync.now_ms()
         held = {one.schedule.id: one for one in self._sync.held(entry.definition.id for entry in self._file.entries)}
-        steps, complaints = [], []
+        steps, complaints, calendars = list[Step](), list[Complaint](), self._client._reader.calendars()
+        for name in self._file.calendars.keys() & calendars.keys():
+            try:
+                self._refuse_others("name", name, calendars[name].owner)
+            except InvalidSchedule as error:
+                place = self._file.lines.of("calendars", name)
+                complaints.append(Complaint(place, f"[calendars.{name}]", str(error)))
         for entry in self._file.entries:
             try:
                 steps.append(self._step(entry, held.pop(entry.id, None), now_ms))
@@ -113,7 +137,8 @@ class Application:
     def foretell(self, *, prune: bool) -> Applied:
         """Return the result of a dry run; with *prune* stale schedules are removed. Raises as ``compare``."""
         steps, stale = self.compare(), self.stale()
-        return Applied(steps, stale if prune else [], [] if prune else stale)
+        calendars = list(self._calendar_steps(prune))
+        return Applied(steps, stale if prune else [], [] if prune else stale, calendars=calendars)
 
     def carry_out(self, preview: Applied, on_progress: Callable[[int], None]) -> Applied:
         """
@@ -123,6 +148,8 @@ class Application:
             RedisUnavailable: in the middle; the message says how far it came.
         """
         applied, done, results = Applied(stale=list(preview.stale)), 0, dict[int, Step | ZschedError]()
+        if self._file.calendars:
+            self._client._store.calendars.put({name: one.text for name, one in self._file.calendars.items()})
         try:
             for number, result in self._results(preview.steps):
                 results[number] = result
@@ -140,22 +167,41 @@ class Application:
                     applied.removed.append(id)
                 done += 1
                 on_progress(done)
+            for step in preview.calendars:
+                is_kept = step.outcome == REMOVED and (applied.errors or not self._client.delete_calendar(step.name))
+                applied.calendars.append(step._replace(outcome=STALE) if is_kept else step)
+        except InvalidSchedule as error:  # another owner's schedules name a calendar
+            applied.errors.append((f"calendar {error.value}", error))
         except RedisUnavailable as error:
             total = len(preview.steps) + len(preview.removed)
             done_before = f"{done:,} of {total:,} schedules were done, and the same command continues from there"
             raise error.but(f"{error.problem}; {done_before}") from error
         return applied
 
+    def _calendar_steps(self, prune: bool) -> Iterator[CalendarStep]:
+        held, wanted = self._client._reader.calendars(), self._file.calendars
+        for name, calendar in wanted.items():
+            was = held.get(name)
+            outcome = CREATED if was is None else UNCHANGED if was.text == calendar.text else UPDATED
+            yield CalendarStep(name, outcome, () if was is None else tuple(_calendar_changes(was, calendar)))
+        for name in sorted(held.keys() - wanted.keys()):
+            if held[name].owner == self._file.owner:
+                yield CalendarStep(name, REMOVED if prune else STALE)
+
     # -- how ----------------------------------------------------------------------------------------
 
     def _step(self, entry: FileEntry, held: ScheduleWithOptions | None, now_ms: int) -> Step:
         """Plan *entry*, where Redis holds *held*. Raises InvalidSchedule."""
         if held is not None:
-            self._refuse_others(held)
+            if held.schedule.record.run:
+                remedy = "cancel that one first, or give another id"
+                raise InvalidSchedule("id", entry.id, "a one-shot of this id exists", remedy)
+            self._refuse_others("id", held.schedule.id, held.schedule.owner)
         definition, wanted = self._sync.wanted(entry.definition, held)
         writes = held is None or not held.is_same_put(wanted)
         if writes and isinstance(definition.when, TriggerSpec):
-            check(definition.when, now_ms)  # ends may have passed; an unchanged schedule is not checked for that
+            # ends may have passed; an unchanged schedule is not checked for that
+            check(with_calendars(definition.when, self._sync.calendars), now_ms)
         found = () if held is None else tuple(option_changes(held, wanted))
         if held is not None and _changes_enabled(definition, held.schedule.state, writes):
             found += (OptionChange("enabled", str(not definition.enabled).lower(), str(definition.enabled).lower()),)
@@ -163,17 +209,12 @@ class Application:
         outcome = CREATED if held is None else UPDATED if writes else UNCHANGED
         return Step(entry, outcome, found, definition, held, writes)
 
-    def _refuse_others(self, held: ScheduleWithOptions) -> None:
-        """Refuse to change *held* if it is a one-shot, or another owner's. Raises InvalidSchedule."""
-        schedule, owner = held.schedule, self._file.owner
-        if schedule.record.run:
-            remedy = "cancel that one first, or give another id"
-            raise InvalidSchedule("id", schedule.id, "a one-shot of this id exists", remedy)
-        if self._is_own(schedule) or self._takes_over:
-            return
-        manager = "nobody" if schedule.owner is None else repr(schedule.owner)
-        problem = f"it exists and is owned by {manager}, not by {owner!r}"
-        raise InvalidSchedule("id", schedule.id, problem, "--take-over makes it this file's, or give another id")
+    def _refuse_others(self, field: str, name: str, owner: str | None) -> None:
+        """Refuse to change what has another *owner*. Raises InvalidSchedule."""
+        if owner != self._file.owner and not self._takes_over:
+            manager = "nobody" if owner is None else repr(owner)
+            problem = f"it exists and is owned by {manager}, not by {self._file.owner!r}"
+            raise InvalidSchedule(field, name, problem, f"--take-over makes it this file's, or give another {field}")
 
     def _is_own(self, schedule: Schedule) -> bool:
         return schedule.owner == self._file.owner
@@ -221,6 +262,16 @@ class Application:
         """Cancel *id*, if it is still the file's."""
         held: Iterator[ScheduleWithOptions] = self._sync.held([id])
         return any(self._is_own(one.schedule) and self._client.cancel(id) == "cancelled" for one in held)
+
+
+def _calendar_changes(old: Calendar, new: Calendar) -> Iterator[OptionChange]:
+    """Yield the parts in which two calendars differ, each with the texts that only one of them has."""
+    before, after = old.to_dict(), new.to_dict() | {"owner": new.owner}
+    for part, was in before.items():
+        sides = (was, after[part]), (after[part], was)
+        gone, come = (some([one for one in a if one not in b]) if isinstance(a, list) else a for a, b in sides)
+        if was != after[part]:
+            yield OptionChange(part, gone or None, come or None)
 
 
 def _changes_enabled(definition: Definition, state: ScheduleState, writes: bool) -> bool:

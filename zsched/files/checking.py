@@ -26,18 +26,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
+from zsched.client.ics import calendar_of
+from zsched.config.reading import MOST_BYTES, read_file
 from zsched.core.model import Definition
 from zsched.core.options.arguments import strict_json
 from zsched.core.options.define import NO_TRIGGER, TRIGGERS
 from zsched.core.options.forms import Stored, ValueType
 from zsched.core.options.table import ELSEWHERE, OPTIONS, options_taking
+from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.every import LONGEST_MS
 from zsched.core.triggers.trigger import RULES
-from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
+from zsched.errors import InvalidSchedule, InvalidTask, RedisUnavailable, ZschedError
 from zsched.tasks.lookup import Lookup
 
 _TIMES: Final = options_taking(ValueType.TIME)
@@ -97,6 +101,7 @@ _STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for 
     "jitter": {"jitter": 0},
     "expires_after": {"expires_after": _FAR},
     "tz": {"tz": "UTC"},
+    "exclude": {"exclude": ["2000-01-01"]},
 }
 
 DefineEntry = Callable[[str | None, Mapping[str, Any]], Definition]
@@ -132,6 +137,8 @@ def check_through(
             field = "func" if isinstance(error, InvalidTask) else error.field
             lacks_rule = field == NO_TRIGGER and not has_rule  # and its typed task has none
             mistakes.append(Mistake("", f"no rule; {ONE_RULE}") if lacks_rule else Mistake(field, str(error)))
+        except RedisUnavailable:
+            raise
         except ZschedError as error:  # a rule that cannot be evaluated
             field = next((name for name in RULES if name in options), "every")
             mistakes.append(Mistake(field, str(error)))
@@ -180,7 +187,7 @@ def _allow_all(func: str | None, options: Mapping[str, Any]) -> None:
 class ClientChecks:
     """
     Checks by *client*'s own rules. *allow* raises InvalidSchedule for functions that are not allowed, before they are
-    imported. Imports are done inside *importing*.
+    imported. Imports are done inside *importing*. *folder*: of the file.
     """
 
     def __init__(
@@ -188,14 +195,29 @@ class ClientChecks:
         client: Client,
         allow: Allow = _allow_all,
         importing: Callable[[], AbstractContextManager[None]] = nullcontext,
+        folder: Path = Path(),
     ) -> None:
-        self.allow, self._sync, self._importing = allow, FileSync(client), importing
-        self._lookup = Lookup()
+        self._calendars: dict[str, Calendar] = {}
+        self.allow, self._sync, self._importing = allow, FileSync(client, self._calendars), importing
+        self._lookup, self._folder = Lookup(), folder
 
     @property
     def unchecked(self) -> Mapping[str, str]:
         """Return the function paths that could not be imported from here, each with its missing module."""
         return self._lookup.absent
+
+    def calendar(self, name: str, table: Mapping[str, Any], owner: str) -> Calendar:
+        """Return the calendar of a table, which entries may name. Raises InvalidSchedule."""
+        self._calendars[name] = Calendar(name, "{}", ())  # a bad one, so that entries which name it are no mistakes
+        parts, content = dict(table), ""
+        if path := parts.pop("ics", None):
+            try:
+                content = read_file(self._folder / path, MOST_BYTES).decode()
+            except (OSError, ValueError, TypeError) as error:
+                remedy = "give the path of a .ics file, from the folder of this file"
+                raise InvalidSchedule("ics", path, str(error), remedy) from error
+        self._calendars[name] = calendar_of(name, parts, owner, content)
+        return self._calendars[name]
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
         """Return the definition of an entry, without a check of its arguments. Raises InvalidSchedule."""

@@ -7,6 +7,10 @@ A file of schedules: from its text to checked entries, or to all its mistakes.
     [schedules.digest]                 # the id
     func = "app.tasks.digest"
     cron = "0 9 * * 1-5"
+    exclude = ["kr"]
+    [calendars.kr]                     # excluded times that schedules of the namespace may name
+    dates = ["2026-09-24..2026-09-26 Chuseok"]
+    ics = "kr.ics"                     # a file of a calendar program, from the folder of this one
 
 ``checking`` has the keys of an entry. This module is pure: the caller's *checks* decide on function paths, options and
 arguments. An entry with a mistake is checked to its end, so that one reading reports all mistakes. If a mistake could
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Protocol
@@ -26,6 +30,7 @@ from zsched.config.reading import read_toml
 from zsched.core.model import Definition
 from zsched.core.options.arguments import check_text
 from zsched.core.toml import Lines, key_text
+from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.trigger import RULES
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
 from zsched.files.checking import (
@@ -41,7 +46,7 @@ from zsched.files.checking import (
 )
 
 STDIN: Final = "-"
-_TOP: Final = ("owner", "defaults", "schedules")
+_TOP: Final = ("owner", "defaults", "schedules", "calendars")
 
 
 class Checks(Protocol):
@@ -52,6 +57,9 @@ class Checks(Protocol):
         Return the definition of a function's path and options, ``id`` and ``owner`` included, without a check of
         arguments. Without a path, which was bad, only the options are checked. Raises InvalidSchedule.
         """
+
+    def calendar(self, name: str, table: Mapping[str, Any], owner: str) -> Calendar:
+        """Return the calendar of a table, which entries may name. Raises InvalidSchedule."""
 
     def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterable[InvalidSchedule]:
         """Yield the mistakes in the arguments in *options* for the function, each with the parameter as ``field``."""
@@ -90,6 +98,8 @@ class ScheduleFile:
     name: str
     owner: str
     entries: tuple[FileEntry, ...]
+    calendars: Mapping[str, Calendar]
+    lines: Lines
 
     def refusal(self, complaints: list[Complaint]) -> InvalidFile:
         """Return the error for all *complaints*."""
@@ -125,10 +135,12 @@ class _Reading:
         for key in self._found:
             if key not in _TOP:
                 near = difflib.get_close_matches(key, _TOP, 1, 0.6)
-                remedy = f"write {near[0]}" if near else "a file has owner, [defaults] and [schedules.<id>]"
+                known = "a file has owner, [defaults], [schedules.<id>] and [calendars.<name>]"
+                remedy = f"write {near[0]}" if near else known
                 self._complain((key,), f"{key}: no such key here; {remedy}")
         unread: set[str] = set()
         owner, shared = self._owner(), self._shared(unread)
+        calendars = dict(self._calendars(owner or "unknown"))
         tables = self._found.get("schedules")
         if not isinstance(tables, dict):
             problem = "there is no [schedules.<id>]; a file that is to have no schedules says so with [schedules]"
@@ -137,9 +149,10 @@ class _Reading:
         entries = [self._entry(id, table, owner, shared, unread) for id, table in tables.items()]
         if self._complaints:
             raise _refusal(self._name, self._complaints)
-        return ScheduleFile(self._name, owner, tuple(entry for entry in entries if entry is not None))
+        found = tuple(entry for entry in entries if entry is not None)
+        return ScheduleFile(self._name, owner, found, calendars, self._lines)
 
-    # -- owner and defaults -------------------------------------------------------------------------
+    # -- owner, defaults and calendars --------------------------------------------------------------
 
     def _owner(self) -> str:
         owner = self._found.get("owner")
@@ -167,6 +180,17 @@ class _Reading:
                 self._complain(("defaults", name), f"{name}: each schedule has its own; write it there")
                 del shared[name]
         return shared
+
+    def _calendars(self, owner: str) -> Iterator[tuple[str, Calendar]]:
+        tables = self._found.get("calendars", {})
+        if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+            self._complain(("calendars",), "not tables; write [calendars.<name>], and dates = […] below it")
+            return
+        for name, table in tables.items():
+            try:
+                yield name, self._checks.calendar(name, table, owner)
+            except InvalidSchedule as error:
+                self._complain(("calendars", name, error.field), str(error))
 
     # -- an entry -----------------------------------------------------------------------------------
 
@@ -253,8 +277,8 @@ class _Reading:
         return path
 
     def _complain(self, path: tuple[str, ...], problem: str) -> None:
-        is_entry = path[0] == "schedules" and len(path) > 1
-        where = _where(path[1]) if is_entry else "[defaults]" if path[0] == "defaults" else ""
+        is_entry = path[0] in ("schedules", "calendars") and len(path) > 1
+        where = _where(path[1], path[0]) if is_entry else "[defaults]" if path[0] == "defaults" else ""
         complaint = Complaint(self._lines.of(*path), where, problem)
         if complaint not in self._complaints:  # a bad default is found once per entry
             self._complaints.append(complaint)
@@ -271,8 +295,8 @@ def _not_toml(error: Exception, raw: bytes) -> Complaint:
     return Complaint(int(line), "", f"not TOML: {message} at column {column}")
 
 
-def _where(id: str) -> str:
-    return f"[schedules.{key_text(id)}]"
+def _where(id: str, table: str = "schedules") -> str:
+    return f"[{table}.{key_text(id)}]"
 
 
 def _refusal(name: str, complaints: list[Complaint]) -> InvalidFile:

@@ -18,6 +18,7 @@ from zsched.core.model import Schedule
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.revision import is_same
 from zsched.core.toml import json_text, key_text, toml_text
+from zsched.core.triggers.calendar_definition import PARTS
 from zsched.core.triggers.spec import TriggerKind
 from zsched.core.triggers.trigger import RULES
 from zsched.core.wording import blanked
@@ -74,6 +75,10 @@ class _Writing:
                 "\n# line here, or by the name of the file."
             )
         blocks += [] if kept else ["[schedules]"]
+        named = {text for one in kept if one.trigger is not None for text in one.trigger.exclude}
+        for name, calendar in sorted(self._sync.calendars().items()):
+            if owner is None or (calendar.owner or "") == owner if not globs else name in named:
+                blocks.append(calendar_block(name, calendar.to_dict()))
         for held in self._sync.held(one.id for one in kept):
             blocks.append(self._block(held, written))
         written.text = "\n\n".join(blocks) + "\n"
@@ -122,6 +127,11 @@ class _Writing:
             definition = self._sync.define("module.function", {kind.name: kind.example})
             self._usual[kind] = plain_options(self._sync.wanted(definition, None)[1])
         return self._usual[kind]
+
+
+def calendar_block(name: str, parts: Mapping[str, Any]) -> str:
+    """Return the table of a calendar."""
+    return "\n".join([f"[calendars.{name}]", *(_pair(part, parts[part]) for part in PARTS if parts[part])])
 
 
 def _pair(name: str, value: Any) -> str:

@@ -17,6 +17,7 @@ from zsched.client import Client
 from zsched.core.model import Definition
 from zsched.core.options.define import define
 from zsched.core.pages import pages_of
+from zsched.core.toml import Lines
 from zsched.errors import ZschedError
 from zsched.files.applying import CREATED, Application, Applied
 from zsched.files.checking import ClientChecks
@@ -89,7 +90,7 @@ class Importing:
             for number, item in enumerate(self.source.items, 1)
             if not isinstance(item, OneShot)
         )
-        file = ScheduleFile(self.source.name, self.source.owner, entries)
+        file = ScheduleFile(self.source.name, self.source.owner, entries, {}, Lines(""))
         self._application = Application(self._client, file, takes_over=self._takes_over)
         self.applied = self._application.foretell(prune=prune)
         self.moved = {item.id: CREATED for item in self.source.items if isinstance(item, OneShot)}

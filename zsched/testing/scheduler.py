@@ -194,9 +194,9 @@ class ManualScheduler:
             ZschedError: the first entry that could not be put; all other entries were put.
         """
         __tracebackhide__ = True
-        said = read(str(path), read_file(path, MOST_BYTES), ClientChecks(self.client), owner)
-        application = Application(self.client, said)
-        applied = application.carry_out(Applied(application.compare()), lambda done: None)
+        checks = ClientChecks(self.client, folder=Path(path).parent)
+        application = Application(self.client, read(str(path), read_file(path, MOST_BYTES), checks, owner))
+        applied = application.carry_out(application.foretell(prune=False), lambda done: None)
         for _, error in applied.errors:
             raise error
         return applied

@@ -35,7 +35,7 @@ from zsched.storage.log import Log
 from zsched.storage.meta import is_empty
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
-from zsched.web import bulk, changes, login, rq, runs, schedules, schemas
+from zsched.web import bulk, calendars, changes, login, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
 from zsched.web.accounts_file import accounts_file
 from zsched.web.console import edit, now, operations, schedule, timeline
@@ -95,7 +95,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     meter = state.meter = WebMeter()
     state.events, state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
     api = (schedules.router, bulk.router, runs.router, runs.occurrences, changes.router, changes.health)
-    for router in api:
+    for router in (*api, calendars.router):
         app.include_router(router, prefix=PREFIX)
     for page in (now, timeline, schedules_page, edit, schedule, runs_page, operations, login):
         app.include_router(page.router)

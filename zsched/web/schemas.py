@@ -36,7 +36,9 @@ _HEADERS: Final[dict[str, Json]] = {
     "Idempotency-Key": {**TEXT, "pattern": "^[!-~]{1,128}$", "description": "The same request has the same key."},
 }
 # Answers that are only named.
-_OTHERS: Final = ("Entry", "Status", "Daemon", "Queue", "Occurrence", "Timeline", "Forecast")
+_OTHERS: Final = (
+    "Entry", "Status", "Daemon", "Queue", "Occurrence", "Timeline", "Forecast", "Calendar", "Calendars",
+)  # fmt: skip
 _FAILED_READS: Final = {
     "400": "The body is not JSON, or a header is malformed.",
     "401": "No token, or a wrong one.",

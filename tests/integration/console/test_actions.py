@@ -146,6 +146,18 @@ def test_a_field_that_two_people_changed_is_shown_with_both_values(ann: httpx.Cl
     assert "slow" == client.get("digest").queue
 
 
+def test_exclusions_with_commas_are_edited_as_a_list(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", exclude=["Mon,Fri 12:00-13:00", "12-25"])
+    form = form_of(ann.get("/schedules/digest/edit"))
+    assert "Mon,Fri 12:00-13:00; 12-25" == form["exclude"]
+
+    ann.post("/schedules/digest/edit", data=form | {"exclude": f"{form['exclude']}; Sat,Sun"})
+
+    spec = client.get("digest").trigger
+    assert spec is not None
+    assert ("Mon,Fri 12:00-13:00", "12-25", "Sat,Sun") == spec.exclude
+
+
 def test_an_untouched_edit_changes_nothing_and_an_error_stands_at_its_field(ann: httpx.Client, client: Client) -> None:
     client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC), at_front=True, retry=2)
     version = client.get("party").version

@@ -68,6 +68,7 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
         "count": lambda: chance.randrange(1, 99),
         "gap": lambda: chance.choice(["skip", "shift", "first_valid"]),
         "fold": lambda: chance.choice(["first", "second", "both"]),
+        "exclude": lambda: chance.sample(["Sat,Sun", "02:40-02:41", "2041-01-01..2041-01-05", "12-25", "kr"], 2),
         "args": lambda: tuple(value(chance) for _ in range(chance.randrange(1, 4))),
         "kwargs": lambda: {words(chance): value(chance) for _ in range(chance.randrange(1, 4))},
         "queue": lambda: chance.choice(["email", "default", "q:é"]),
@@ -98,6 +99,8 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
         found["tz"] = tz
     if "COUNT" in str(rule):
         found.pop("count", None)
+    if "exclude" in found:
+        found["on_excluded"] = chance.choice(["skip", "next_open"])
     if found.get("overlap") == "queue" and chance.random() < 0.8:
         found |= {"catch_up": "all", "catch_up_limit": 7, "overlap_limit": 5}
     elif "catch_up_window" not in found and chance.random() < 0.3:
@@ -111,6 +114,7 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
 def test_an_exported_file_changes_nothing_when_applied(jobs: JobsFile, redis_client: redis.Redis, seed: int) -> None:
     chance, used = random.Random(seed), set()
     is_pickle = jobs.client._encoder.serializer == "pickle"
+    jobs.client.put_calendar("kr", dates=["01-01"], owner="file:jobs.toml")
     for n in range(60):
         some = options(chance, is_pickle)
         used |= some.keys()
@@ -131,6 +135,7 @@ def test_an_exported_file_changes_nothing_when_applied(jobs: JobsFile, redis_cli
 
 def test_an_exported_file_creates_the_same_schedules_elsewhere(jobs: JobsFile, redis_client: redis.Redis) -> None:
     chance = random.Random(7)
+    jobs.client.put_calendar("kr", dates=["01-01"], owner="file:jobs.toml")
     for n in range(40):
         jobs.client.schedule("app.any", id=f"n{n}", owner="file:jobs.toml", **options(chance, False))
     text = write(jobs.client).text

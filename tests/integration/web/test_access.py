@@ -25,7 +25,7 @@ from zsched.core.runs.attempts import Attempt, attempts_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
-WRITES = [(method, path.format(id="a", run_id="a-1795650943297")) for method, path in write_routes()]
+WRITES = [(method, path.format(id="a", run_id="a-1795650943297", name="kr")) for method, path in write_routes()]
 OUTSIDE = [{"func": "app.pay.send"}, {"queue": "pay"}, {"tags": ["other"]}, {"tags": []}]
 BEHIND = {
     "ZSCHED_WEB_PROXY_HEADER": "X-Forwarded-User",

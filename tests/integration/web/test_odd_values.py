@@ -76,7 +76,7 @@ REFUSALS: list[tuple[str, str, str]] = [
     ("rrule", "FREQ=DAILY;UNTIL=20990219+0900", "write 20301231"),
     ("rrule", "FREQ=DAILY;COUNT=2;UNTIL=20990219", "leave one out"),
     ("rrule", "DTSTART:20240101\nRRULE:FREQ=DAILY", "starts="),
-    ("rrule", "FREQ=DAILY;EXDATE=20240101", "leave exceptions out"),
+    ("rrule", "FREQ=DAILY;EXDATE=2024-01-01", "neither a date nor a time"),
     ("rrule", "FREQ=HOURLY", "use every="),
     ("rrule", "0 9 * * *", "NAME=VALUE"),
     ("rrule", "", "empty"),

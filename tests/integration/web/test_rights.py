@@ -74,7 +74,8 @@ ROWS = [
         "GET /schedules:{action}; POST /schedules:{action}", READ_ONLY, LEFT_OUT, YES, YES,
     ),
     Row("GET /queues, /forecast", "GET /schedules, /queues, /", YES, LEFT_OUT, YES, YES),
-    Row("GET /daemons", "", YES, YES, YES, YES),
+    Row("GET /daemons, /calendars, /calendars/{name}", "GET /calendars", YES, YES, YES, YES),
+    Row("PUT /calendars/{name}; DELETE /calendars/{name}", "", READ_ONLY, OUTSIDE, OUTSIDE, YES),
     Row(
         "GET /runs, /occurrences, /log, /events, /status",
         "GET /runs, /log, /doctor, /timeline, /timeline/busiest", YES, OUTSIDE, OUTSIDE, YES,
@@ -151,13 +152,14 @@ class Stage:
     def _put(self) -> None:
         self._client.schedule(id="theirs", every=3600, args=(SECRET,), enabled=True, **THEIRS)
         self._client.schedule(id="mine", args=(SECRET,), enabled=True, **MINE)
+        self._client.put_calendar("kr", dates=["12-25"])
 
     def ask(self, caller: str, method: str, path: str, id: str) -> httpx.Response:
         """Return the answer to *caller* about schedule *id*, or about a definition as that has."""
         self._put()
         action = "cancel" if "run_id" in path else "pause"
         file = FILES.get(path, "")
-        where = path.format(id=id, run_id=self._runs[id], action=action, path=file)
+        where = path.format(id=id, run_id=self._runs[id], action=action, path=file, name="kr")
         queries = {"/find": {"q": id}, "/outcomes": {"id": id}, "/schedules:{action}": {"match": "*"}}
         given: dict[str, Any] = {
             "params": (queries | {f"{PREFIX}/occurrences": SPAN, f"{PREFIX}/forecast": {"to": "24h"}}).get(path, {})
@@ -175,7 +177,7 @@ class Stage:
 
     def _body(self, method: str, path: str, id: str) -> dict[str, Any]:
         if method == "PUT":
-            return {"json": MINE}
+            return {"json": {"dates": ["12-25"]} if "/calendars/" in path else MINE}
         if path == f"{PREFIX}/schedules":
             return {"json": MINE if id == "mine" else {**MINE, "queue": "cash"}}
         if path.endswith(":batch"):

@@ -27,8 +27,8 @@ from zsched.web.app import PREFIX
 
 OUTSIDE: dict[str, Any] = {"func": "app.pay.send", "after": 3600, "queue": "pay", "tags": ["other"]}
 ROUTES = write_routes()
-OF_ONE = [route for route in ROUTES if "{" in route[1]]
-OF_MANY = [route for route in ROUTES if "{" not in route[1]]
+OF_ONE = [route for route in ROUTES if "id}" in route[1]]
+OF_MANY = [route for route in ROUTES if "{" not in route[1]]  # besides those of a calendar
 FILTERS: tuple[Any, ...] = ({"queue": "pay"}, {"tag": "other"}, {"match": "*"}, {})
 EXAMPLES = 8  # of each operation and mode, besides those that cover each keyword of the document
 CONFIG = f"""
@@ -60,7 +60,7 @@ def run_id(web: Web, http: httpx.Client) -> str:
 
 def ask(client: httpx.Client, route: tuple[str, str], run_id: str, body: Any = OUTSIDE) -> httpx.Response:
     method, path = route
-    names = {"id": "theirs", "run_id": run_id}
+    names = {"id": "theirs", "run_id": run_id, "name": "kr"}
     path = re.sub(r"{(\w+)}", lambda found: names[found[1]], path)
     headers = {"Idempotency-Key": "k", "Content-Type": "application/json"}
     return client.request(method, path, content=json.dumps(body), headers=headers)

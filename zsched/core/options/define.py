@@ -11,21 +11,25 @@ added by ``[urgency.<name>]`` in the configuration for the command line, and by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from zsched.core.clock import from_ms
 from zsched.core.model import After, At, Definition, Now, When
 from zsched.core.occurrences.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.options.choices import IfExists
 from zsched.core.options.forms import Stored
 from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS, RuleOptions
+from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
+from zsched.core.triggers.exclusions import exclusions_of, is_name
 from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerSpec
 from zsched.core.triggers.trigger import GIVE_A_RULE, RULES, build, kind_named
+from zsched.core.triggers.zones import zone
 from zsched.core.wording import duration_text
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 
@@ -203,6 +207,30 @@ def _when(options: Mapping[str, Any]) -> When:
     if kind == "after":
         return After(_part(options, "after"))
     return _recurring(kind, options, tz, gap, fold)
+
+
+def at_open_time(
+    options: Mapping[str, Any], calendars: Callable[[], Calendars], now_ms: Callable[[], int]
+) -> dict[str, Any]:
+    """
+    Return the *options* of a one-shot without its exclusions. If it would be due at an excluded time, ``at`` becomes
+    the end of that by ``on_excluded="next_open"``.
+
+    Raises:
+        InvalidSchedule: its time is excluded, and is not to be moved; or an option of these is bad. RedisUnavailable.
+    """
+    exclude, on_excluded = _part(options, "exclude"), _part(options, "on_excluded")
+    rest = {name: value for name, value in options.items() if name not in ("exclude", "on_excluded")}
+    when, tz = _when(rest), _part(options, "tz") or "UTC"
+    due_ms = when.due_ms if isinstance(when, At) else now_ms() + cast(After, when).delay_ms
+    closed = exclusions_of(exclude, tz, calendars() if any(map(is_name, exclude)) else NO_CALENDARS).at(due_ms)
+    if closed is None:
+        return rest
+    if on_excluded is not OnExcluded.NEXT_OPEN:
+        name, open_at = "at" if rest.get("at") else "after", from_ms(closed.end_ms).astimezone(zone(tz)).isoformat()
+        remedy = f'the next open time is {open_at}; give that, or on_excluded="next_open"'
+        raise InvalidSchedule(name, rest[name], f"excluded: {closed.why}", remedy)
+    return {**rest, "at": from_ms(closed.end_ms), "after": None}
 
 
 def _part(options: Mapping[str, Any], name: str) -> Any:

@@ -30,9 +30,9 @@ def definition_of(schedule: Schedule, time_text: Callable[[int], str]) -> Iterat
         elif name == "trigger" and value is not None:
             yield name, schedule.rule_text
             yield from (
-                (f"  {part}", str(text))
+                (f"  {part}", text if isinstance(text, str) else json.dumps(text, ensure_ascii=False))
                 for part, text in value.items()
-                if text is not None and part not in ("kind", "expr", "jitter_s")
+                if text not in (None, []) and part not in ("kind", "expr", "jitter_s")
             )
         elif value not in (None, [], {}, False):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -32,6 +32,7 @@ from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerKind
 from zsched.core.triggers.trigger import KindOptions, kind_named
 
 _OF_RULES: Final = "only for recurring schedules"
+_AT_PUT: Final = "of a one-shot only when it is put"  # its time is moved or refused then; it is not stored
 
 
 # An entry is two or three lines: its type, its help, and the rest.
@@ -74,10 +75,10 @@ class RuleOptions(KindOptions, total=False):
 
     exclude: Annotated[list[str] | tuple[str, ...] | str | None, Option(
         'Times without runs: "Sat,Sun", "22:00-07:00", "2026-12-24..2027-01-01", "12-25", or a calendar.',
-        forms.EXCLUSIONS, Stored.RULE, once=_OF_RULES, elsewhere="exdate blackout skip_dates", group=Group.TIME)]
+        forms.EXCLUSIONS, Stored.RULE, once=_AT_PUT, elsewhere="exdate blackout skip_dates", group=Group.TIME)]
     on_excluded: Annotated[forms.OnExcludedWord | None, Option(
         "Policy for an excluded time: leave the run out, or run when that ends.", forms.word_of(OnExcluded),
-        Stored.RULE, once=_OF_RULES, group=Group.TIME)]
+        Stored.RULE, once=_AT_PUT, group=Group.TIME)]
 
 
 class _CallOptions(TypedDict, total=False):

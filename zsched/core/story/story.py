@@ -30,6 +30,7 @@ from zsched.core.story.verdict import (
     StoryVerdict,
     Word,
     on_change,
+    on_excluded,
     on_run,
     on_schedule,
     with_gap,
@@ -190,6 +191,8 @@ class _Teller:
         state = on_schedule(schedule, now_ms, self.tz, self._hindrance)
         if state.word is not Word.SCHEDULED:
             return state.after(f"its {self._open(runs)}") if runs else state
+        if not runs and (excluded := on_excluded(schedule, now_ms, self.tz)) is not None:
+            return excluded.after(state.text)
         newest = self._of_run(runs[0]) if runs else None
         if newest is None or not newest.word.is_bad:
             newest = self._left_out(now_ms, runs) or newest or self._last_end()

@@ -9,6 +9,7 @@ else its next time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, Self
@@ -21,7 +22,9 @@ from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.runs.missing_functions import remedy_of
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.story.sentences import local_text, state_text
+from zsched.core.triggers.trigger import OpenTrigger, build
 from zsched.core.wording import duration_text, rough_duration
+from zsched.errors import InvalidSchedule, TriggerError
 
 
 class Word(StrEnum):
@@ -40,6 +43,7 @@ class Word(StrEnum):
     REFUSED = "REFUSED", True  # a guarded worker did not run it
     CANCELLED = "CANCELLED"
     SKIPPED = "SKIPPED"  # its occurrence was not pushed
+    EXCLUDED = "EXCLUDED"  # its occurrence was at a time that the schedule excludes
     PAUSED = "PAUSED"
     QUARANTINED = "QUARANTINED", True
     UNREADABLE = "UNREADABLE", True  # another program broke an option of it
@@ -136,6 +140,17 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     return StoryVerdict(hindrance.word, text, hindrance.remedy, hindrance.command)
 
 
+def on_excluded(schedule: Schedule, now_ms: int, tz: str) -> StoryVerdict | None:
+    """Return the verdict on the newest occurrence of *schedule* until *now_ms* by its rule, if that is excluded."""
+    with suppress(TriggerError, InvalidSchedule):  # a broken rule, or a calendar that Redis lacks
+        trigger = None if schedule.trigger is None else build(schedule.trigger, schedule.anchor_ms or 0)
+        if isinstance(trigger, OpenTrigger) and (found := trigger.newest_excluded(now_ms)) is not None:
+            at_ms, why = found
+            text = f"{local_text(at_ms, tz)} was excluded: {why}"
+            return StoryVerdict(Word.EXCLUDED, text, f"{NOTHING}: it fires at its next time")
+    return None
+
+
 def _due_when_paused(schedule: Schedule, now_ms: int, tz: str) -> str:
     if schedule.next_ms is None:
         return ""
@@ -218,6 +233,7 @@ _OF_CHANGES: Final = {
     What.CANCELLED: (Word.CANCELLED, _WANTED),
     What.SKIPPED: (Word.SKIPPED, _WANTED),
     What.COALESCED: (Word.SKIPPED, f"{NOTHING}: a later one fired instead"),
+    What.EXCLUDED: (Word.EXCLUDED, f"{NOTHING}: it fires at its next time"),
     What.EXPIRED: (Word.EXPIRED, _WANTED),
     What.QUARANTINED: (Word.QUARANTINED, _WANTED),
     What.UNKNOWN: (Word.UNKNOWN, "upgrade this zsched: a newer one decided it"),

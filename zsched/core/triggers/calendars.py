@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 
 class ClosedSpan(NamedTuple):
-    """[start_s, end_s) of excluded instants, and the word that says why."""
+    """[start_s, end_s) of excluded instants, and the word that says why. As a ``Closure``, the same on every clock."""
 
     start_s: int
     end_s: int
     word: str
+
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[ClosedSpan]:
+        """Return itself."""
+        return (self,)
 
 
 class Closure(Protocol):

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.spec import Fold, Gap, stepwise
 from zsched.core.triggers.wall_clock import WallRule
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s
 
@@ -162,10 +162,7 @@ class Projection(NamedTuple):
 
     def between(self, after_ms: int, until_ms: int) -> Iterator[int]:
         """Yield the occurrences in (after_ms, until_ms]."""
-        at_ms = self.next_after(after_ms)
-        while at_ms is not None and at_ms <= until_ms:
-            yield at_ms
-            at_ms = self.next_after(at_ms)
+        return stepwise(self, after_ms, until_ms)
 
     def _piece(self, at_s: int) -> Piece:
         for piece in _pieces(self.tz, at_s // _BLOCK_S, self.gap, self.fold):

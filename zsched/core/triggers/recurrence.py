@@ -66,6 +66,8 @@ class Parts(NamedTuple):
     seconds: tuple[int, ...] = ()
     positions: tuple[int, ...] = ()
     week_start: int = 0
+    removed: tuple[str, ...] = ()  # EXDATE and RDATE, as texts
+    added: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """Return the canonical RRULE value: equal rules have equal texts. INTERVAL=1 and WKST=MO are left out."""
@@ -83,6 +85,7 @@ class Parts(NamedTuple):
                 found.append("BYDAY=" + ",".join(f"{n or ''}{WEEKDAYS[day]}" for n, day in self.days))
         if self.week_start:
             found.append(f"WKST={WEEKDAYS[self.week_start]}")
+        found += [f"{key}={','.join(each)}" for key, each in (("EXDATE", self.removed), ("RDATE", self.added)) if each]
         return ";".join(found)
 
 

@@ -8,27 +8,38 @@ leaves open are refused (BYWEEKNO without BYDAY). ``recurrence`` evaluates the v
 
 UNTIL is inclusive, and becomes an instant in UTC. By RFC 5545 it has the form of DTSTART, but calendars mix the forms:
 a date (``20240219``) is its whole day, and a time without ``Z`` is local, both in the schedule's zone.
+
+EXDATE and RDATE are parts of the text, too: lists of times in these forms. EXDATE removes occurrences, a date those of
+its whole day; RDATE adds some, a date at the rule's times of day. A removed time is none, in RDATE neither. COUNT and
+UNTIL are of the rule without them, as in RFC 5545. Their times stay local, and follow the schedule's zone.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from zsched.core.triggers.calendars import ClosedSpan, Closure
+from zsched.core.triggers.exclusions import Exclusions, closure_of
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.recurrence import LISTS, WEEKDAYS, Frequency, Parts, recurrence
 from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec, refuse_foreign, refuse_stray
+from zsched.core.triggers.wall_clock import Times
 from zsched.core.triggers.zones import DAY_S, offset_s, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
-LONGEST: Final = 512  # characters of a rule; bounds every list in it
+LONGEST: Final = 512  # characters of a rule without EXDATE and RDATE; bounds every other list in it
+MOST_DATES: Final = 500  # times in EXDATE, and in RDATE
 MOST_COUNT: Final = 10**9  # occurrences
 
 _EXAMPLE: Final = 'write for instance "FREQ=WEEKLY;BYDAY=MO,WE"'
-_UNTIL: Final = re.compile(r"\d{8}(T\d{6}Z?)?", re.ASCII)
+_TIME: Final = re.compile(r"\d{8}(T\d{6}Z?)?", re.ASCII)
+_SINGLES: Final = re.compile(r"\b(?:EX|R)DATE=[\dTZ,]*", re.ASCII | re.IGNORECASE)
+_LONGEST_SINGLES: Final = 2 * 17 * MOST_DATES  # characters
+_ONE_RULE: Final = "write it in the rule, after a ;, as {}=20261224T090000 (a local time; with Z in UTC; or a day)"
 _YEARS_MS: Final = (-62_135_596_800_000, 253_402_300_799_000)  # UTC's years 1 to 9999, which texts can have
 _JOINED: Final = re.compile(r"(?<=\w) +(?=[A-Z]+=)")  # a blank in the place of a ;
 _STRAY: Final = re.compile(r" |(?<==),+|,+(?= *(?:[,;]|$))|;(?= *(?:;|$))|^;")  # no part of a rule
@@ -37,9 +48,7 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _ELSEWHERE: Final = {
     "DTSTART": "give the start as starts= (and its zone as tz=)",
     "TZID": "give the zone as tz=",
-    "EXDATE": "leave exceptions out; pause the schedule, or narrow the rule",
-    "EXRULE": "leave exceptions out; narrow the rule",
-    "RDATE": "use one-shot schedules (at=) for extra dates",
+    "EXRULE": "leave it out; narrow the rule, or give EXDATE or exclude=",
     "DTEND": "give the end as ends=",
 }
 
@@ -61,6 +70,8 @@ def _parse(text: str, tz: str = "UTC") -> tuple[Parts, int | None]:
         until_ms=_until(texts["UNTIL"], tz) if "UNTIL" in texts else None,
         days=_days(texts["BYDAY"]) if "BYDAY" in texts else (),
         week_start=_days(texts["WKST"])[0][1] if "WKST" in texts else 0,
+        removed=_singles("EXDATE", texts),
+        added=_singles("RDATE", texts),
         **numbers,
     )
     if "WKST" in texts and texts["WKST"] not in WEEKDAYS:
@@ -73,9 +84,11 @@ def _parse(text: str, tz: str = "UTC") -> tuple[Parts, int | None]:
 
 def _split(text: str) -> dict[str, str]:
     """Return the parts of a rule by name, in upper case."""
-    if len(text) > LONGEST:
+    if len(text) > LONGEST + _LONGEST_SINGLES or len(_SINGLES.sub("", text)) > LONGEST:
         raise BadRule(f"longer than {LONGEST} characters", "use a simpler rule, or two schedules")
     upper = text.strip().upper()
+    if found := re.search(r"(?:^|[\s;])(EXDATE|RDATE)[;:]", upper):
+        raise BadRule(f"{found[1]} is a line of its own", _ONE_RULE.format(found[1]))
     for name, remedy in _ELSEWHERE.items():
         if re.search(rf"(^|[\s;]){name}[;:=]", upper):
             raise BadRule(f"{name} does not belong in the rule", remedy)
@@ -97,7 +110,7 @@ def _split(text: str) -> dict[str, str]:
     return texts
 
 
-_KNOWN: Final = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "BYDAY", *LISTS, "WKST")
+_KNOWN: Final = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "BYDAY", *LISTS, "WKST", "EXDATE", "RDATE")
 
 
 def _frequency(texts: dict[str, str]) -> Frequency:
@@ -146,16 +159,31 @@ def _days(text: str) -> tuple[tuple[int, int], ...]:
 
 def _until(text: str, tz: str) -> int:
     """Return UNTIL as epoch ms, inclusive; without Z it is local in *tz*, and a repeated time is the first one."""
-    if not _UNTIL.fullmatch(text):
-        remedy = "write 20301231, 20301231T180000, or 20301231T180000Z for UTC"
-        raise BadRule(f"UNTIL={text[:40]} is neither a date nor a time", remedy)
-    try:
-        local = datetime.strptime(f"{text}T235959"[:15], "%Y%m%dT%H%M%S")
-    except ValueError:
-        raise BadRule(f"UNTIL={text} is not a date of the calendar", "give another") from None
+    local = _local("UNTIL", text, "T235959")
     fold = Fold.FIRST if "T" in text else Fold.SECOND  # of a day that ends twice
     until_ms = resolve_local(local, zone("UTC" if text.endswith("Z") else tz), Gap.SHIFT, fold)[0]
     return sorted((*_YEARS_MS, until_ms))[1]
+
+
+def _local(key: str, text: str, time_of_date: str = "T000000") -> datetime:
+    """Return the time in a text of UNTIL, EXDATE or RDATE, as on its clock."""
+    if not _TIME.fullmatch(text):
+        remedy = "write 20301231, 20301231T180000, or 20301231T180000Z for UTC"
+        raise BadRule(f"{key}={text[:40]} is neither a date nor a time", remedy)
+    try:
+        return datetime.strptime(f"{text}{time_of_date}"[:15], "%Y%m%dT%H%M%S")
+    except ValueError:
+        raise BadRule(f"{key}={text} is not a date of the calendar", "give another") from None
+
+
+def _singles(key: str, texts: dict[str, str]) -> tuple[str, ...]:
+    """Return the checked times of EXDATE or RDATE, each once."""
+    found = tuple(sorted({*texts[key].split(",")})) if key in texts else ()
+    if len(found) > MOST_DATES:
+        raise BadRule(f"{key} has more than {MOST_DATES} times", "name a calendar in exclude=, or make two schedules")
+    for text in found:
+        _local(key, text)
+    return found
 
 
 def _refuse_combinations(parts: Parts) -> None:
@@ -207,11 +235,37 @@ class _RRuleKind(TriggerKind):
         return parts.to_text(), count
 
     def rule(self, spec: TriggerSpec, anchor_ms: int) -> Projection:
-        tz, parts = zone(spec.tz), rrule_parts(spec.expr)
+        tz, parts = zone(spec.tz), rrule_parts(spec.expr)._replace(removed=(), added=())
         return Projection(recurrence(parts, _start_wall_s(spec, anchor_ms, tz)), tz, spec.gap, spec.fold)
+
+    def singles(self, spec: TriggerSpec, anchor_ms: int) -> tuple[Exclusions | None, tuple[int, ...]]:
+        parts, tz = rrule_parts(spec.expr), zone(spec.tz)
+        if not parts.removed and not parts.added:
+            return None, ()
+        times = recurrence(parts._replace(removed=(), added=()), _start_wall_s(spec, anchor_ms, tz)).times
+        return _instants(parts.removed, parts.added, times, tz, spec.gap, spec.fold)
 
     def until_ms(self, expr: str) -> int | None:
         return rrule_parts(expr).until_ms
+
+
+@lru_cache(maxsize=4096)
+def _instants(
+    removed: tuple[str, ...], added: tuple[str, ...], times: Times, tz: ZoneInfo, gap: Gap, fold: Fold
+) -> tuple[Exclusions | None, tuple[int, ...]]:
+    """Return the removed and the added times in *tz* as instants; *times*: those of an added date."""
+
+    def resolved(text: str, second: int = 0) -> list[int]:
+        local = _local("RDATE", text) + timedelta(seconds=second)
+        return resolve_local(local, zone("UTC") if text.endswith("Z") else tz, gap, fold)
+
+    days = [text for text in removed if "T" not in text]
+    closures: list[Closure] = [closure_of("rrule", f"{day[:4]}-{day[4:6]}-{day[6:]}") for day in days]
+    for text in (text for text in removed if "T" in text):
+        closures += [ClosedSpan(ms // 1000, ms // 1000 + 1, text) for ms in resolved(text)]
+    exclusions, of_day = Exclusions(closures, tz), [times.at(number) for number in range(times.count)]
+    found = {ms for text in added for second in ([0] if "T" in text else of_day) for ms in resolved(text, second)}
+    return exclusions, tuple(ms for ms in sorted(found) if exclusions.at(ms) is None)
 
 
 def _start_wall_s(spec: TriggerSpec, anchor_ms: int, tz: ZoneInfo) -> int:

@@ -13,13 +13,16 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.errors import show
+
+if TYPE_CHECKING:
+    from zsched.core.triggers.exclusions import Exclusions
 
 
 class Gap(Enum):
@@ -60,6 +63,14 @@ class Rule(Protocol):
     def last_until(self, until_ms: int) -> int | None: ...
     def count_between(self, after_ms: int, until_ms: int) -> int: ...
     def between(self, after_ms: int, until_ms: int) -> Iterable[int]: ...
+
+
+def stepwise(rule: Rule, after_ms: int, until_ms: int) -> Iterator[int]:
+    """Yield the occurrences of *rule* in (after_ms, until_ms], one after another."""
+    at_ms = rule.next_after(after_ms)
+    while at_ms is not None and at_ms <= until_ms:
+        yield at_ms
+        at_ms = rule.next_after(at_ms)
 
 
 class BadRule(ValueError):
@@ -124,6 +135,10 @@ class TriggerKind(ABC):
     def until_ms(self, expr: str) -> int | None:
         """Return the last possible instant in the text *expr*, or None."""
         return None
+
+    def singles(self, spec: TriggerSpec, anchor_ms: int) -> tuple[Exclusions | None, tuple[int, ...]]:
+        """Return the times that the text of *spec* removes from its rule (None: none), and those that it adds."""
+        return None, ()
 
     def to_option(self, expr: str) -> object:
         """Return the value of the option for *expr*: the inverse of ``parse``."""

@@ -16,13 +16,14 @@ over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from zsched.core.options.arguments import LONGEST_S, check_text
 from zsched.core.triggers.calendars import Calendars
@@ -30,7 +31,7 @@ from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.exclusions import Closed, Exclusions, canonical, exclusions_of, is_name
 from zsched.core.triggers.rrule import RRULE
-from zsched.core.triggers.spec import Fold, Gap, OnExcluded, Rule, TriggerKind, TriggerSpec
+from zsched.core.triggers.spec import Fold, Gap, OnExcluded, Rule, TriggerKind, TriggerSpec, stepwise
 from zsched.core.triggers.zones import FLOOR_S, HORIZON_S
 from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule, TriggerError
@@ -203,10 +204,13 @@ class OpenTrigger(Trigger):
 
     def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
         """Yield the occurrences in (after_ms, until_ms]."""
-        at_ms = self.next_after(after_ms)
-        while at_ms is not None and at_ms <= until_ms:
-            yield at_ms
-            at_ms = self.next_after(at_ms)
+        return stepwise(self, after_ms, until_ms)
+
+    def newest_excluded(self, until_ms: int) -> tuple[int, str] | None:
+        """Return the newest occurrence until *until_ms* if it is excluded, and why; else None."""
+        at_ms = Trigger.last_until(self, until_ms)
+        closed = None if at_ms is None or at_ms <= (self.last_until(until_ms) or 0) else self.closed.at(at_ms)
+        return None if at_ms is None or closed is None else (at_ms, closed.why)
 
     def excluded(self, after_ms: int, until_ms: int | None) -> Iterator[tuple[int, int, int, str]]:
         """
@@ -232,6 +236,34 @@ class OpenTrigger(Trigger):
             after_ms = closed.end_ms - 1
 
 
+class Extended(NamedTuple):
+    """The occurrences of *rule* within its bounds, and the *added* ones: ascending, each once."""
+
+    rule: Trigger
+    added: tuple[int, ...]
+
+    def next_after(self, after_ms: int) -> int | None:
+        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
+        found, added = self.rule.next_after(after_ms), self.added[bisect_right(self.added, after_ms) :][:1]
+        return min((*added, *(() if found is None else (found,))), default=None)
+
+    def last_until(self, until_ms: int) -> int | None:
+        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
+        found, added = self.rule.last_until(until_ms), self.added[: bisect_right(self.added, until_ms)][-1:]
+        return max((*added, *(() if found is None else (found,))), default=None)
+
+    def count_between(self, after_ms: int, until_ms: int) -> int:
+        """Count the occurrences in (after_ms, until_ms]."""
+        added = self.added[bisect_right(self.added, after_ms) : bisect_right(self.added, until_ms)]
+        return self.rule.count_between(after_ms, until_ms) + sum(
+            not self.rule.count_between(ms - 1, ms) for ms in added
+        )
+
+    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
+        """Yield the occurrences in (after_ms, until_ms]."""
+        return stepwise(self, after_ms, until_ms)
+
+
 def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
     """
     Return occurrence *number* of *rule* after *after_ms*, counted from 1; found by bisection.
@@ -254,19 +286,24 @@ def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:
         InvalidSchedule: the zone is unknown on this machine.
         TriggerError: ``spec.expr`` is not a text from ``spec.kind.parse``.
     """
-    after_ms = anchor_ms if spec.starts_ms is None else spec.starts_ms - 1
+    after_ms, count = anchor_ms if spec.starts_ms is None else spec.starts_ms - 1, spec.count
+    rule: Rule
     try:
         rule, ends_ms = spec.kind.rule(spec, anchor_ms), spec.kind.until_ms(spec.expr)
+        removed, added = spec.kind.singles(spec, anchor_ms)
     except InvalidSchedule:
         raise
     except ValueError as exc:
         raise TriggerError(f"the stored {spec.kind.name} {spec.expr[:80]!r} cannot be read: {exc}") from exc
+    if removed is not None:  # count and the rule's own end are of the rule without them
+        rule = Extended(OpenTrigger(spec, rule, after_ms, ends_ms, count, removed, moves=False), added)
+        ends_ms = count = None
     if spec.ends_ms is not None:
         ends_ms = spec.ends_ms if ends_ms is None else min(ends_ms, spec.ends_ms)
     if spec.exclude:
         closed = exclusions_of(spec.exclude, spec.tz, spec.calendars)
-        return OpenTrigger(spec, rule, after_ms, ends_ms, spec.count, closed, spec.on_excluded is OnExcluded.NEXT_OPEN)
-    return Trigger(spec, rule, after_ms, ends_ms, spec.count)
+        return OpenTrigger(spec, rule, after_ms, ends_ms, count, closed, spec.on_excluded is OnExcluded.NEXT_OPEN)
+    return Trigger(spec, rule, after_ms, ends_ms, count)
 
 
 def check(spec: TriggerSpec, anchor_ms: int) -> None:
@@ -285,17 +322,16 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
         spec.kind.parse(spec.expr)  # its error has the details
         raise
     lower_ms = anchor_ms if spec.starts_ms is None else spec.starts_ms - 1
-    try:
+    with suppress(NeverOpen):
         if trigger.next_after(lower_ms) is not None:
             return
-    except NeverOpen:
-        raise InvalidSchedule(
-            "exclude", list(spec.exclude), "excludes all times of the rule", "leave some out"
-        ) from None
+    if spec.exclude and build(replace(spec, exclude=()), anchor_ms).next_after(lower_ms) is not None:
+        raise InvalidSchedule("exclude", list(spec.exclude), "excludes all times of the rule", "leave some out")
     if spec.kind.rule(spec, anchor_ms).next_after(lower_ms) is None:
         raise InvalidSchedule(spec.kind.name, spec.expr, f"never fires: {spec.kind.cause}", "change it")
     if spec.ends_ms is None:
-        raise InvalidSchedule(spec.kind.name, spec.expr, "never fires: UNTIL is before its first time", "move it")
+        problem = "never fires: UNTIL is before its first time, or EXDATE has all times"
+        raise InvalidSchedule(spec.kind.name, spec.expr, problem, "change it")
     problem = "the schedule never fires: its first time would be later"
     raise InvalidSchedule("ends", _shown(spec.ends_ms), problem, "move ends=, or leave it out")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from zsched.core.model import Schedule, iso
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
+from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES, What
 from zsched.core.occurrences.timeline import EXPECTED, Timeline
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.sentences import local_text, reason_text
@@ -36,6 +36,7 @@ class Mark(StrEnum):
     OPEN = "open", "queued or running"  # a ring with a point
     BAD = "failed", "failed, lost or expired"  # filled, with a cross in it
     LEFT_OUT = "left-out", "did not run"  # a cross
+    EXCLUDED = "excluded", "at an excluded time"  # a grey cross
     EXPECTED = "expected", "to come"  # hollow
 
     def __new__(cls, word: str, means: str) -> Mark:
@@ -48,7 +49,7 @@ class Mark(StrEnum):
 def mark_of(one: Change) -> Mark:
     """Return the mark of an occurrence with an outcome."""
     if one.what not in PUSHES:
-        return Mark.LEFT_OUT
+        return Mark.EXCLUDED if one.what is What.EXCLUDED else Mark.LEFT_OUT
     run = one.run
     if run is not None and (run.status in BAD or run.status in (RunStatus.EXPIRED, RunStatus.CANCELLED)):
         return Mark.BAD

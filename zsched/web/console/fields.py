@@ -33,6 +33,7 @@ _INPUTS: Final = {
     ValueType.ARRAY: "json",
     ValueType.OBJECT: "json",
 }
+_SEPARATORS: Final = {"exclude": ";"}  # whose texts have commas; of other lists a comma
 _OF_SPEC: Final = {"starts": "starts_ms", "ends": "ends_ms"}
 _ARGUMENTS: Final = frozenset({"args", "kwargs"})
 
@@ -53,7 +54,7 @@ class Field:
         option = OPTIONS[name]
         form, more = option.form, ""
         if form.value_type is ValueType.LIST:
-            more = " Several are separated by commas."
+            more = f" Several are separated by {_SEPARATORS.get(name, ',')}"
         input = _INPUTS.get(form.value_type, "text")
         return cls(name, option.help_with(label_of) + more, input, tuple(form.words), text.strip())
 
@@ -77,7 +78,7 @@ class Field:
         if value_type is ValueType.BOOLEAN:
             return text == "yes"
         if value_type is ValueType.LIST:
-            return [tag for each in text.split(",") if (tag := each.strip())]
+            return [one for each in text.split(_SEPARATORS.get(name, ",")) if (one := each.strip())]
         if not text:
             return USUAL_ARGUMENTS.get(name)
         if value_type is ValueType.NUMBER:
@@ -127,7 +128,7 @@ def _text(name: str, one: Schedule) -> str:
         case ValueType.TIME:
             return local_text(value, one.tz).replace(" ", "T")
         case ValueType.LIST:
-            return ", ".join(value)
+            return f"{_SEPARATORS.get(name, ',')} ".join(value)
         case ValueType.BOOLEAN:
             return "yes" if value else "no"
         case ValueType.DURATION if form.unit:

@@ -75,6 +75,12 @@ async def queues(view: Viewed) -> Response:
     return view.page("queues", queues=[one for one in seen if view.call.sees_queue(one.queue)])
 
 
+@router.get("/calendars")
+async def calendars(view: Viewed) -> Response:
+    """Show the calendars, with what each excludes."""
+    return view.page("calendars", calendars=await view.call.client.calendars())
+
+
 @router.get("/log")
 async def log(view: Viewed, by: str = "", id: str = "", what: str = "") -> Response:
     """Show the newest entries of the log, each with what it changed."""

@@ -44,6 +44,30 @@ RULES = (
 )
 
 
+@pytest.mark.parametrize(
+    ("on_excluded", "hour", "expected"),
+    [
+        (OnExcluded.SKIP, 8, (START + 1 * HOUR, "00:00-07:00")),
+        (OnExcluded.SKIP, 13, None),
+        (OnExcluded.NEXT_OPEN, 6, (START + 1 * HOUR, "00:00-07:00")),
+        (OnExcluded.NEXT_OPEN, 8, None),  # it ran at 7
+    ],
+)
+def test_the_newest_occurrence_is_excluded_until_a_later_one_ran(
+    on_excluded: OnExcluded, hour: int, expected: tuple[int, str] | None
+) -> None:
+    spec = TriggerSpec(CRON, "0 1,12 * * *", exclude=("00:00-07:00",), on_excluded=on_excluded)
+    trigger = build(spec, START - DAY)
+
+    assert isinstance(trigger, OpenTrigger)
+    assert expected == trigger.newest_excluded(START + hour * HOUR)
+
+
+def test_a_rule_whose_few_times_are_all_excluded_is_refused_for_its_exclusions() -> None:
+    with pytest.raises(InvalidSchedule, match="excludes all times of the rule"):
+        check(TriggerSpec(RRULE, "FREQ=DAILY", count=3, exclude=("2026-01-01..2026-01-09",)), START)
+
+
 def is_excluded(texts: Sequence[str], tz: str, ms: int) -> bool:
     local = datetime.fromtimestamp(ms / 1000, ZoneInfo(tz))
     return any(TEXTS[text](local) for text in texts)

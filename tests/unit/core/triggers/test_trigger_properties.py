@@ -28,6 +28,8 @@ RRULES = [
     "FREQ=MONTHLY;BYDAY=MO,SU;BYHOUR=0,1;BYSETPOS=-1,3",
     "FREQ=YEARLY;INTERVAL=2;BYMONTH=3,11;BYDAY=1SU;BYHOUR=2",
     "FREQ=DAILY;INTERVAL=5;UNTIL=20200101T000000Z",
+    "FREQ=DAILY;BYHOUR=0,2;EXDATE=20191103,20190310T020000,20111230,20111231T100000Z;RDATE=20190311T023000,20191103",
+    "FREQ=WEEKLY;UNTIL=20190401;EXDATE=20190101T120000;RDATE=20190505T020000,20100101,20190406T120000Z",
 ]
 ZONES = ["UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca", "America/Santiago"]
 instants = st.integers(BEGIN, END)
@@ -151,7 +153,7 @@ def test_occurrences_stay_within_start_end_and_count(trigger):
         assert spec.starts_ms is None or first >= spec.starts_ms
         assert last >= first
         assert spec.ends_ms is None or last <= spec.ends_ms
-        assert spec.count is None or trigger.count_between(0, END * 2) <= spec.count
+        assert spec.count is None or "RDATE" in spec.expr or trigger.count_between(0, END * 2) <= spec.count
 
 
 @pytest.mark.parametrize("expr", ["30 1 * * *", "*/30 * * * *", "30 2 * * *"])
