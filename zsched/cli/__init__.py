@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "Schedules": (
         ("show", "listing.show", "Show a schedule, its next times and its last runs."),
         ("set", "puts.set_", "Change some options of a schedule; the others stay."),
+        ("skip", "lives.skip", "Skip an occurrence of a schedule, or take that back."),
         ("run", "lives.run", "Push a run of a schedule at once."),
         ("apply", "files.apply", "Create and update the schedules of a TOML file."),
         ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),

@@ -1,6 +1,6 @@
 """
-``zsched cancel``, ``pause``, ``resume``, ``release``, ``run``, ``retry``, ``cancel-run``, ``backfill``: commands that
-act on schedules and runs.
+``zsched cancel``, ``pause``, ``resume``, ``release``, ``skip``, ``run``, ``retry``, ``cancel-run``, ``backfill``:
+commands that act on schedules and runs.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from zsched.cli.output import Progress, stoppable
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.cli.values import instant
+from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
 from zsched.core.options.choices import Missed, ScheduleState
@@ -144,6 +145,39 @@ def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched release --queue email --missed skip
     """
     return _change(invocation, _RELEASE, ids, given)
+
+
+@command()
+@click.argument("id", shell_complete=completed_ids)
+@click.argument("at", metavar="[TIME]", required=False, type=instant)
+@click.option("--next", "number", type=click.IntRange(1, 100), metavar="N", help="The next N occurrences.")
+@click.option("--take-back", is_flag=True, help="Let it happen after all: that of TIME, or all skipped ones.")
+@click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched why` shows it.")
+@click.option("--if-version", metavar="TEXT", help="Only if the schedule has this version (show); else: changed.")
+def skip(
+    invocation: Invocation, id: str, at: datetime | None, number: int | None, take_back: bool, note: str, **given: Any
+) -> int:
+    """
+    Skip an occurrence of recurring schedule ID: that of TIME (local in the schedule's zone, or with an offset or Z), or
+    the next one. `zsched next ID` shows the times, and marks skipped ones.
+
+    \b
+    Examples:
+      zsched skip digest --note 'nobody is in the office'
+      zsched skip digest '2026-12-25 09:00'
+      zsched skip digest --take-back
+    """
+    if number is not None and (at is not None or take_back):
+        raise click.UsageError("--next goes without TIME and --take-back; give one of them")
+    client = invocation.client()
+    act = partial(client.unskip, id, at) if take_back else partial(client.skip, id, at, next=number or 1)
+    return _each(invocation, [id], lambda id: _skipped(act(note=note, **given), take_back=take_back))
+
+
+def _skipped(found: Schedule, *, take_back: bool) -> _Result:
+    times = ", ".join(local_text(to_ms(at), found.tz) for at in found.skipped)
+    after = f"next {due_text(found.next_ms or 0, found.tz)}" + (f"; left out: {times}" if times else "")
+    return _Result(found.id, "taken_back" if take_back else "skipped", after)
 
 
 @command()

@@ -166,6 +166,43 @@ class Schedules(Past):
             self._store.resume([id], mode, check_version(if_version), place)[id].demand()
         return self._reader.find(id)
 
+    def skip(
+        self, id: str, at: datetime | None = None, *, next: int = 1, note: str = "", if_version: str | None = None
+    ) -> Schedule:
+        """
+        Leave out the occurrence *at* of a recurring schedule, local in its zone without an offset, or its *next* ones:
+        100 at most. *note* is the reason. They are recorded as skipped by hand. ``Schedule.skipped`` has them until
+        then.
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule; it is a one-shot, ended or quarantined; no such
+                occurrence is to come.
+            VersionConflict: it does not have the version *if_version*.
+            Contended: another writer changed it at every attempt.
+        """
+        if isinstance(next, bool) or not isinstance(next, int) or not 1 <= next <= 100:
+            raise InvalidSchedule("next", next, "not a number of occurrences", "give 1 to 100")
+        return self._skipped(id, at, next, note, if_version, takes_back=False)
+
+    def unskip(self, id: str, at: datetime | None = None, *, note: str = "", if_version: str | None = None) -> Schedule:
+        """Take back the skip of the occurrence *at*, or all skips of occurrences to come. Raises as ``skip``."""
+        return self._skipped(id, at, 0, note, if_version, takes_back=True)
+
+    def _skipped(
+        self, id: str, at: datetime | None, number: int, note: str, if_version: str | None, *, takes_back: bool
+    ) -> Schedule:
+        from zsched.core.occurrences.skips import SkipPlan, skip_plan
+        from zsched.core.options.instants import instant_ms
+
+        def plan(schedule: Schedule) -> SkipPlan | None:
+            at_ms = None if at is None else instant_ms("at", at, schedule.tz)
+            return self._link.compute(partial(skip_plan, takes_back=takes_back), schedule, at_ms, number)
+
+        check_text("note", note)
+        with naming_lost_call(check_id(id), is_repeatable=takes_back or at is not None):
+            self._store.skip(id, plan, note, check_version(if_version))
+        return self.get(id)
+
     def run_now(self, id: str, if_version: str | None = None) -> str:
         """
         Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring schedule gets

@@ -153,6 +153,12 @@ class Schedule(CheckedOptions):
         return None if run is None else run.nominal_ms
 
     @property
+    def skipped(self) -> tuple[datetime, ...]:
+        """The nominal times to come that are skipped by hand, aware, in UTC."""
+        times = () if self.trigger is None else self.trigger.skipped
+        return tuple(from_ms(at_ms) for at_ms in times if at_ms > self.read_ms)
+
+    @property
     def next_at(self) -> datetime | None:
         """The due time, aware, in UTC."""
         return None if self.next_ms is None else from_ms(self.next_ms)
@@ -172,6 +178,7 @@ class Schedule(CheckedOptions):
         names = "id", "state", "kind", "next_at", "tz", "trigger", "anchor_at", "nominal_at"
         lasting = "created_at", "updated_at", "version", "last_run_id", "last_nominal_at", "note", "paused_by"
         history = json_of(self, *lasting, "since", "unreadable", since=iso(self.since_ms))
+        history["skipped"] = [iso(to_ms(at)) for at in self.skipped]
         return json_of(self, *names, trigger=trigger) | call | options | history
 
 

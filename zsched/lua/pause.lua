@@ -44,6 +44,6 @@ for id, at in pairs(paused) do
   touch(id, at)
   leave(id, at)
   park(paused_key, id, at.lane, at.due_ms, at.since_ms, by == '' and note or note .. '\31' .. by)
-  forget_state(id)
+  forget_counts(id)
 end
 return answer(reply)

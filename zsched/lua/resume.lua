@@ -108,7 +108,7 @@ for n, id in ipairs(ids) do
     remove(id, at)
   end
   if at then
-    forget_state(id)
+    forget_counts(id)
   end
 end
 return answer(reply)

@@ -54,7 +54,7 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
 
 _OF_CLIENTS: Final = (
     "archived", "calendars", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring",
-    "resume", "retry", "run_now",
+    "resume", "retry", "run_now", "skip",
 )  # fmt: skip
 
 # The scripts of each role: names of files in zsched/lua.

@@ -8,22 +8,26 @@ the puts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from zsched.core.model import Schedule
 from zsched.core.occurrences.first_times import REPLANS, after_missed
-from zsched.core.options.choices import Missed
+from zsched.core.options.choices import Missed, ScheduleState
+from zsched.core.record import skips_text
 from zsched.core.repair import IdOutcome
-from zsched.errors import RedisUnavailable, TriggerError
+from zsched.errors import RedisUnavailable, TriggerError, VersionConflict
 from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
-from zsched.storage.refusals import NO_VERSION, refusal
+from zsched.storage.refusals import NO_VERSION, contended, demand, refusal
 from zsched.storage.scripts import KEEP_OP_MS, Scripts, word_text
+
+if TYPE_CHECKING:
+    from zsched.core.occurrences.skips import SkipPlan
 
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
@@ -81,6 +85,31 @@ class Store:
             outcomes[id] = IdOutcome("", error=RedisUnavailable(problem, "call again, or give missed=fire"))
         return outcomes
 
+    # -- one schedule ---------------------------------------------------------------------------------
+
+    def skip(self, id: str, make: Callable[[Schedule], SkipPlan | None], note: str, if_version: str | None) -> None:
+        """
+        Skip occurrences of a schedule by hand, or take that back, by the plan that *make* returns for it; None: nothing
+        is to be done. Raises as the refusals; Contended; what *make* raises.
+        """
+        for _ in range(1 + REPLANS):
+            schedule = self._reader.get(id)
+            if if_version is not None and schedule.version != if_version:
+                raise VersionConflict(id, if_version, schedule.version)
+            demand(_unskippable(schedule), id, self.keys)
+            plan = make(schedule)
+            if plan is None:
+                return
+            _, word = self._call(
+                "skip", None, (), id=id, note=note, seen_version=schedule.version or NO_VERSION,
+                seen_nominal_ms=schedule.nominal_ms, from_ms=plan.from_ms, until_ms=plan.until_ms,
+                nominal_ms=plan.nominal_ms, due_ms=plan.due_ms, skips=skips_text(plan.skipped),
+                verb="skip" if plan.times[0] in plan.skipped else "take_back", times=",".join(map(str, plan.times)),
+            )  # fmt: skip
+            if word == b"done":
+                return
+        raise contended(id)
+
     # -- runs of one schedule ---------------------------------------------------------------------------
 
     def run_now(self, id: str, if_version: str | None = None) -> tuple[str, str | None]:
@@ -110,6 +139,16 @@ class Store:
     def _outcome(self, id: str, word: bytes | str, if_version: str | None) -> IdOutcome:
         said = word_text(word)
         return IdOutcome(said, error=refusal(said, id, self.keys, if_version=if_version))
+
+
+def _unskippable(schedule: Schedule) -> str:
+    """Return the word of a refusal if single occurrences of *schedule* cannot be skipped; else ""."""
+    if schedule.kind == "once":
+        return "ONCE"
+    if schedule.state in (ScheduleState.QUARANTINED, ScheduleState.ENDED):
+        return schedule.state.value.upper()
+    is_whole = None not in (schedule.trigger, schedule.nominal_ms, schedule.next_ms)
+    return "" if is_whole and not schedule.unreadable else "QUARANTINED"
 
 
 def _skip_plan(schedule: Schedule | None, now_ms: int) -> str:

@@ -1,6 +1,6 @@
 """
-Entries with later states of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``, ``stop``,
-``unblock``) and of a leader (``term``). An entry of runs does not change their schedules.
+Entries with later states of a schedule (``pause``, ``resume``, ``skip``, ``replan``), of a run (``end``, ``again``,
+``stop``, ``unblock``) and of a leader (``term``). An entry of runs does not change their schedules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
-from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver, Skips
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.occurrences.policy import Range
@@ -39,6 +39,28 @@ class PauseEntry(ParsedEntry, kind="pause"):
         note = self._field(b"note")
         for row in self.paused:
             yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, why=note)
+
+
+class SkipEntry(ParsedEntry, kind="skip"):
+    """
+    Occurrences to come are skipped by hand, or not any more. A row is id, and "<verb> <times> <next nominal ms> <next
+    due ms> <state>"; the verb is skip or take_back.
+    """
+
+    whats = frozenset({What.SKIP_ASKED, What.SKIP_TAKEN_BACK})
+
+    def rows(self) -> Iterator[Skips]:
+        for id, words, _ in self._stored():
+            verb, times, nominal, due, state = words.split(" ")
+            skipped = list(map(int, times.split(",")))
+            yield Skips(id, skipped, verb != "skip", int(nominal), int(due), "" if state == "-" else state)
+
+    def changes(self) -> Iterator[Change]:
+        note = self._field(b"note")
+        for row in self.rows():
+            what = What.SKIP_TAKEN_BACK if row.is_taken_back else What.SKIP_ASKED
+            for at_ms in row.times:
+                yield self._change(row.id, what, nominal_ms=at_ms, why=note)
 
 
 class ResumeEntry(ParsedEntry, kind="resume"):

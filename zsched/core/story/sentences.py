@@ -126,6 +126,11 @@ def _resumed(change: Change, tz: str, _: str) -> str:
     return f"resumed{_by(change)}; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
 
 
+def _skip_asked(change: Change, tz: str, _: str) -> str:
+    verb = "will skip" if change.what is What.SKIP_ASKED else "will not skip"
+    return f"{verb} {_at(change.nominal_ms, tz)}, asked{_by(change)}" + (f': "{change.why}"' if change.why else "")
+
+
 def _fired(change: Change, tz: str, context: str) -> str:
     late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
     if change.why.startswith(WAITS_FOR):
@@ -201,6 +206,8 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.FOUND: _found,
     What.PAUSED: _paused,
     What.RESUMED: _resumed,
+    What.SKIP_ASKED: _skip_asked,
+    What.SKIP_TAKEN_BACK: _skip_asked,
     What.REPLANNED: "its zone's rules changed ({0.why}): next {next} instead of {nominal}",
     What.FIRED: _fired,
     What.ENQUEUED: _enqueued,

@@ -223,6 +223,7 @@ _OF_CHANGES: Final = {
     What.UNKNOWN: (Word.UNKNOWN, "upgrade this zsched: a newer one decided it"),
 }
 _OF_SKIPPED: Final = {
+    Outcome.BY_HAND.reason: f"{NOTHING}: somebody wanted it",
     Outcome.UNCERTAIN.reason: f"find out whether it ran; if it did not, and {_WANTED}",
     Outcome.RULE_CHANGED.reason: f"{NOTHING}: the new rule counts",
 }
