@@ -45,6 +45,10 @@ def furnish(ns: Namespace) -> None:
         ns.put_recurring(id, DUE_MS, template={"zs_expires": EXPIRES})
     for id in ("paused", "missed", "paused-rule"):
         ns.call("pause", [id], note="why not")
+    ns.put(("paused-for-now", DUE_MS * 2))
+    ns.call("pause", ["paused-for-now"], note="why not")
+    client.hset(keys.paused(), "paused-for-now", f"normal {DUE_MS * 2} 5 why not\x1fann\x1f7")
+    client.zadd(keys.resumes(), {"paused-for-now": 7})
     for id in RULES:
         client.set(f"progress of {id}", ns.progress(id))
     for run in WORKED:
@@ -182,6 +186,7 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
     "resume with skip to the end": lambda g: _skip(g, "-"),
     "skip": lambda g: leave_out(g, "rule"),
     "skip of a paused one": lambda g: leave_out(g, "paused-rule"),
+    "end_pauses": lambda g: g.call("end_pauses", ["paused-for-now", ""], missed="skip"),
     "get": lambda g: g.call("get", ["later", "rule", "paused"]),
     "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=LEASE_MS),
     "renew": lambda g: g.call("renew", lease_ms=LEASE_MS),

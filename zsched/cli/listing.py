@@ -166,6 +166,8 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
     distance = relative_text(due_ms, now_ms)
     if one.state is not ScheduleState.PAUSED:
         return distance
+    if one.resumes_ms is not None:
+        return f"paused until {local_text(one.resumes_ms, one.tz)}"
     return f"{distance}, if resumed" if due_ms > now_ms else f"was due {distance}, waits"
 
 

@@ -124,9 +124,12 @@ class Schedules(Past):
             word = self._store.cancel([id], check_version(if_version))[id].demand().word
             return "already_fired" if word == "not_found" and self._reader.has_fired(id) else word
 
-    def pause(self, id: str, note: str = "", *, if_version: str | None = None) -> Schedule:
+    def pause(
+        self, id: str, note: str = "", *, until: datetime | None = None, if_version: str | None = None
+    ) -> Schedule:
         """
-        Stop a schedule until it is resumed; *note* is the reason.
+        Stop a schedule until it is resumed; *note* is the reason. The leader resumes it at *until*, local in its zone
+        without an offset, as ``resume`` does with "skip".
 
         Raises:
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
@@ -134,7 +137,8 @@ class Schedules(Past):
         """
         check_text("note", note)
         with naming_lost_call(check_id(id)):
-            self._store.pause([id], note, check_version(if_version))[id].demand()
+            tz = self._reader.get(id).tz if until is not None and until.utcoffset() is None else None
+            self._store.pause([id], note, _until_ms(until, tz), check_version(if_version))[id].demand()
         return self.get(id)
 
     def resume(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
@@ -376,10 +380,10 @@ class Schedules(Past):
         """Cancel schedules. One that fired meanwhile is skipped; its run stays. Raises as ``retry_many``."""
         return self._bulk.change(self._store.cancel, dict(given))
 
-    def pause_many(self, note: str = "", **given: Unpack[ScheduleRepair]) -> Repaired:
-        """Pause active schedules; *note* is the reason. Raises as ``retry_many``."""
+    def pause_many(self, note: str = "", *, until: datetime | None = None, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Pause active schedules, as ``pause`` does; *until* has an offset. Raises as ``retry_many``."""
         check_text("note", note)
-        act = partial(self._store.pause, note=note)
+        act = partial(self._store.pause, note=note, until_ms=_until_ms(until, None))
         return self._bulk.change(act, dict(given), state=ScheduleState.ACTIVE)
 
     def resume_many(self, missed: str | Missed = Missed.FIRE, **given: Unpack[ScheduleRepair]) -> Repaired:
@@ -391,3 +395,9 @@ class Schedules(Past):
         """Put quarantined schedules back, as ``release`` does; default: 200 a second. Raises as ``retry_many``."""
         act = partial(self._store.resume, missed=choice("missed", missed, Missed), place="quarantine")
         return self._bulk.change(act, dict(given), is_pushing=True, state=ScheduleState.QUARANTINED)
+
+
+def _until_ms(until: datetime | None, tz: str | None) -> int | None:
+    from zsched.core.options.instants import instant_ms
+
+    return None if until is None else instant_ms("until", until, tz)

@@ -103,6 +103,9 @@ class Keys:
     calendars = NamedKey(
         "calendars", "HASH: name → ``<t of its change> <calendar>``, - if deleted; see lua/calendars.lua."
     )
+    resumes = NamedKey(
+        "resumes", "ZSET: id of a schedule that is paused until a time → that time; maybe of others, too."
+    )
     failing = NamedKey(
         "failing",
         "ZSET: id → number of the last runs that failed, of recurring schedules; see lua/lib/state.lua.",

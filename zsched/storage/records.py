@@ -108,7 +108,8 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int) -> Schedule:
     own, job = _decoded(record.own), _decoded(record.job)
     version = own.get("version") if recurring else job.get("zs_version") or job.get("created_at")
     since_ms, _, note = (record.note or "").partition(" ")
-    reason, _, paused_by = note.partition(BEFORE_BY)
+    reason, _, rest = note.partition(BEFORE_BY)
+    paused_by, _, until = rest.partition(BEFORE_BY)
     wanted = job | {name.removeprefix("zs_"): text for name, text in job.items() if name.startswith("zs_")}
     labels = own if recurring else wanted
     spec, policy = _read(own.get("trigger"), _spec), _read(own.get("policy", ""), read_policy)
@@ -153,6 +154,7 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int) -> Schedule:
         updated_ms=_number(own.get("updated_at")) if recurring else _iso_ms(version),
         note=reason or None,
         paused_by=paused_by or None,
+        resumes_ms=_number(until or None),
         since_ms=(_number(since_ms) or None) if since_ms else _number(own.get("ended_at")),
         callbacks=tuple((option, path) for option, name in CALLBACKS.items() if (path := job.get(name))),
     )

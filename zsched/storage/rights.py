@@ -61,8 +61,8 @@ _OF_CLIENTS: Final = (
 SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "calendars", "fire", "free_slots", "get", "limits", "look",
-        "lost", "merged", "name", "native", "quarantine", "release", "renew", "replan", "report", "restore",
+        "acquire", "adopt", "advance", "audit", "calendars", "end_pauses", "fire", "free_slots", "get", "limits",
+        "look", "lost", "merged", "name", "native", "quarantine", "release", "renew", "replan", "report", "restore",
         "restore_runs", "seat", "set_aside", "shown", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),

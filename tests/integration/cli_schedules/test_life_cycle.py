@@ -45,7 +45,7 @@ def test_resume_skips_an_overdue_one_shot_or_says_it_fires(zsched: Zsched, monke
         zsched("add", id, FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
         zsched("pause", id)
 
-    skipped = zsched("resume", "skipped", "--missed", "skip")
+    skipped = zsched("resume", "skipped", "--skip-missed")
     monkeypatch.setattr(Reader, "find", lambda reader, id: None)  # a daemon has fired it
     result = zsched("resume", "late", "--json")
 

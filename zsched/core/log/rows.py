@@ -147,12 +147,13 @@ class Skips(OfSchedule):
 class Resumed(OfSchedule):
     """
     A schedule is resumed. ``due_ms`` is None if it ended. ``passed``: the occurrences in the pause, which do not fire;
-    *nominal_ms* is then the next.
+    *nominal_ms* is then the next. ``author``: who paused it until then.
     """
 
     due_ms: int | None
     nominal_ms: int | None = None
     passed: Range | None = None
+    author: str = ""
 
 
 @dataclass(slots=True)

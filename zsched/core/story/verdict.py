@@ -117,6 +117,7 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     if schedule.unreadable:
         return StoryVerdict(Word.UNREADABLE, schedule.damage, MEND, _zsched("cancel", schedule))
     since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
+    since += "" if schedule.resumes_ms is None else f" until {local_text(schedule.resumes_ms, tz)}"
     by = f"by {schedule.paused_by}" if schedule.paused_by else ""
     since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")
     if schedule.state is ScheduleState.PAUSED:
