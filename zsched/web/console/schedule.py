@@ -32,7 +32,13 @@ router = APIRouter(include_in_schema=False)
 _COMING: Final = 20
 _PAST: Final = 20
 _SHOWN: Final = 100  # occurrences of a planned backfill
-_DONE: Final = {"pause": "paused", "resume": "resumed", "release": "put back"}
+_DONE: Final = {
+    "pause": "paused",
+    "resume": "resumed",
+    "release": "put back",
+    "skip": "skipped",
+    "unskip": "taken back",
+}
 _WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
 
 
@@ -76,7 +82,11 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     view.call.demand_write()
     form = await read_form(request)
     if action in _DONE:
-        await actions.change(view.call, action, id, form)
+        given = dict(form)
+        if given.get("until"):
+            until = _instant("until", given["until"], view.zone((await actions.found_of(view.call, id)).tz))
+            given["until"] = until.isoformat() if until else ""
+        await actions.change(view.call, action, id, given)
         return view.done(_DONE[action], "schedules", id)
     if action == "run":
         return view.done(f"pushed run {await actions.run_now(view.call, id)}", "schedules", id)
