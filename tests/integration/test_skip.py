@@ -194,3 +194,15 @@ def test_a_skip_of_a_paused_schedule_counts_when_it_is_resumed(client: Client) -
 
     assert resumed is not None
     assert ((first,), second) == (resumed.skipped, resumed.next_at)
+
+
+def test_the_timeline_leaves_out_skips_of_one_schedule_and_counts_its_twins(client: Client) -> None:
+    for id in ("tick", "tock"):
+        client.schedule(FUNC, id=id, cron="0 9 * * *")
+    _, second, third, fourth = client.preview("tick", n=4)
+    client.skip("tick", third)
+
+    day = timedelta(days=1)
+    shown = client.timeline(second - day / 2, fourth - day / 2, day).to_dict()
+
+    assert [2, 1] == [sum(n for word, n in one.items() if word == "expected") for one in shown["buckets"]]

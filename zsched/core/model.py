@@ -177,17 +177,9 @@ class Schedule(CheckedOptions):
         call = {"func": self.func, "args": self.args, "kwargs": self.kwargs}
         trigger = None if self.trigger is None else _trigger_dict(self.trigger)
         names = "id", "state", "kind", "next_at", "tz", "trigger", "anchor_at", "nominal_at"
-        lasting = (
-            "created_at",
-            "updated_at",
-            "version",
-            "last_run_id",
-            "last_nominal_at",
-            "note",
-            "paused_by",
-            "resumes_at",
-        )
-        history = json_of(self, *lasting, "since", "unreadable", since=iso(self.since_ms))
+        lasting = "created_at", "updated_at", "version", "last_run_id", "last_nominal_at"
+        of_pause = "note", "paused_by", "resumes_at", "since"
+        history = json_of(self, *lasting, *of_pause, "unreadable", since=iso(self.since_ms))
         history["skipped"] = [iso(to_ms(at)) for at in self.skipped]
         return json_of(self, *names, trigger=trigger) | call | options | history
 

@@ -88,12 +88,17 @@ class Timeline:
         """Count the occurrences of active recurring *schedules* after their next ones, without jitter."""
         bounds, steps = self.spans.bounds, 0
         equal = Counter(
-            (one.trigger, one.anchor_ms or 0 if one.trigger.is_anchored else 0, max(one.nominal_ms, bounds[0] - 1))
+            (
+                one.trigger,
+                one.trigger.skipped,  # two rules are equal without it
+                one.anchor_ms or 0 if one.trigger.is_anchored else 0,
+                max(one.nominal_ms, bounds[0] - 1),
+            )
             for one in schedules
             if one.trigger is not None and one.nominal_ms is not None and one.state is ScheduleState.ACTIVE
         )
         expected = [0] * self.spans.number
-        for (spec, anchor_ms, after_ms), number in equal.items():
+        for (spec, _, anchor_ms, after_ms), number in equal.items():
             is_calendar = spec.kind.is_of_zone
             if is_calendar and steps >= MOST_COUNTED:
                 self.left_out += number

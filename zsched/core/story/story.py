@@ -340,11 +340,8 @@ _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, *_SKIPS, What.
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
 _HAS_RUN: Final = RAN | OF_RUNS
 _OCCURRED: Final = _HAS_RUN | {What.SKIPPED, What.EXPIRED, What.UNKNOWN}
-_WANTED: Final = (
-    Outcome.PAUSED.reason,
-    Outcome.BY_HAND.reason,
-    Outcome.RULE_CHANGED.reason,
-)  # reasons to leave an occurrence out
+# Reasons to leave an occurrence out that somebody wanted.
+_WANTED: Final = (Outcome.PAUSED.reason, Outcome.BY_HAND.reason, Outcome.RULE_CHANGED.reason)
 _LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
 # Of a recurring schedule, with its next time.
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE, What.REPLANNED, What.UNKNOWN)

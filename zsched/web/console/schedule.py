@@ -32,13 +32,8 @@ router = APIRouter(include_in_schema=False)
 _COMING: Final = 20
 _PAST: Final = 20
 _SHOWN: Final = 100  # occurrences of a planned backfill
-_DONE: Final = {
-    "pause": "paused",
-    "resume": "resumed",
-    "release": "put back",
-    "skip": "skipped",
-    "unskip": "taken back",
-}
+_DONE: Final = {"pause": "paused", "resume": "resumed", "release": "put back"}
+_DONE.update(skip="skipped", unskip="taken back")
 _WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
 
 

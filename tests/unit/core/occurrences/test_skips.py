@@ -109,7 +109,7 @@ def test_skips_and_take_backs_leave_the_next_time_that_a_plain_list_has(
         assert schedule.next_ms == due_of(build(spec, START_MS), "a", left[0])
 
 
-def test_the_next_ones_are_those_that_are_not_skipped_yet() -> None:
+def test_the_next_occurrences_to_skip_are_not_skipped_yet() -> None:
     spec = with_skipped(SPECS[0], (listed(SPECS[0])[1],))
     times = listed(SPECS[0])
     schedule = Schedule("a", ScheduleState.ACTIVE, "cron", "f", times[0], spec, START_MS, times[0], read_ms=START_MS)
