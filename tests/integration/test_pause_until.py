@@ -128,3 +128,14 @@ def test_a_local_end_is_in_the_zone_of_the_schedule(client: Client, redis_client
     paused = client.pause("tick", until=tomorrow)
 
     assert tomorrow - timedelta(hours=9) == from_ms(paused.resumes_ms or 0).replace(tzinfo=None)
+
+
+def test_a_pause_with_an_end_is_no_trouble_when_a_time_passes(client: Client, redis_client: redis.Redis) -> None:
+    later = from_ms(now_ms(redis_client)) + timedelta(hours=1)
+    with set_back(redis_client, AGO_MS):
+        for id in ("tick", "tock"):
+            client.schedule(FUNC, id=id, cron="* * * * *")
+        client.pause("tick", until=later)
+        client.pause("tock")
+
+    assert ["tock"] == [id for id, _ in client.overview().troubles.overdue_paused.worst]
