@@ -77,13 +77,14 @@ class Reader:
         """
         sought, calendars = [text.encode(errors="replace") for text in texts], cache(self.calendars)
         for page in read_records(self._scripts, self._keys, ids, at_first):
-            yield from (self._schedule(record, calendars) for record in page.records if _has(record, sought))
+            found = (record for record in page.records if _has(record, sought))
+            yield from (self._schedule(record, calendars, page.now_ms) for record in found)
 
     def calendars(self) -> Calendars:
         """Return the calendars of the namespace."""
         return CalendarStore(self._link, self._keys).read()
 
-    def _schedule(self, record: Record, calendars: Callable[[], Calendars], now_ms: int = 0) -> Schedule:
+    def _schedule(self, record: Record, calendars: Callable[[], Calendars], now_ms: int) -> Schedule:
         """Return *record* as a schedule, with *calendars* if its rule names one."""
         found = as_schedule(record, self._encoder, now_ms)
         return found if found.trigger is None else replace(found, trigger=with_calendars(found.trigger, calendars))

@@ -94,7 +94,7 @@ async def change(
 
 def _arguments(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: given.get(name, usual) for name, usual in _ARGUMENTS[action].items()}
-    return {name: rfc3339(name, value or None) if name in _TIMES else value for name, value in found.items()}
+    return {name: rfc3339(name, value) if name in _TIMES else value for name, value in found.items()}
 
 
 async def run_now(call: Caller, id: str) -> str:

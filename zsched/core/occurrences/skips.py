@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
+from zsched.core.clock import LAST_MS
 from zsched.core.model import Schedule
 from zsched.core.occurrences.planning import local_time
 from zsched.core.occurrences.policy import latest_due
@@ -80,26 +81,20 @@ def skip_plan(schedule: Schedule, at_ms: int | None, number: int, *, takes_back:
 
 
 def _coming(trigger: Trigger, schedule: Schedule, nominal_ms: int) -> Iterator[int]:
-    """Yield the occurrences that are not due yet, from the next one *nominal_ms* on."""
-    latest_ms = latest_due(trigger, nominal_ms, schedule.read_ms, schedule.id)
-    if trigger.has(latest_ms) and due_of(trigger, schedule.id, latest_ms) > schedule.read_ms:
-        yield latest_ms
-    at_ms = trigger.next_after(latest_ms)
-    while at_ms is not None:
-        yield at_ms
-        at_ms = trigger.next_after(at_ms)
+    """Return the occurrences that are not due yet, from the next one *nominal_ms* on."""
+    first_ms = latest_due(trigger, nominal_ms, schedule.read_ms, schedule.id)
+    is_left = trigger.has(first_ms) and due_of(trigger, schedule.id, first_ms) > schedule.read_ms
+    return chain([first_ms] * is_left, trigger.between(first_ms, LAST_MS))
 
 
 def _occurrence(trigger: Trigger, schedule: Schedule, at_ms: int) -> int:
     """Return the occurrence to come that is at *at_ms*, or due then by its jitter. Raises InvalidSchedule."""
     found, place = trigger.last_until(at_ms), zone(trigger.spec.tz)
-    due_ms = None if found is None else due_of(trigger, schedule.id, found)
+    due_ms, shown = found and due_of(trigger, schedule.id, found), local_time(at_ms, place).isoformat()
     if found is None or due_ms is None or at_ms not in (found, due_ms, due_ms // 1000 * 1000):
         nearest = (one for one in (found, trigger.next_after(at_ms)) if one is not None)
         remedy = f"the nearest are {' and '.join(local_time(one, place).isoformat() for one in nearest)}"
-        raise InvalidSchedule("at", local_time(at_ms, place).isoformat(), "no occurrence of its rule is then", remedy)
+        raise InvalidSchedule("at", shown, "no occurrence of its rule is then", remedy)
     if due_ms <= schedule.read_ms:
-        raise InvalidSchedule(
-            "at", local_time(at_ms, place).isoformat(), "its time has come already", "give a later one"
-        )
+        raise InvalidSchedule("at", shown, "its time has come already", "give a later one")
     return found

@@ -77,8 +77,8 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     view.call.demand_write()
     form = await read_form(request)
     if action in _DONE:
-        given = dict(form)
-        if given.get("until"):
+        given = {name: text for name, text in form.items() if text}
+        if "until" in given:
             until = _instant("until", given["until"], view.zone((await actions.found_of(view.call, id)).tz))
             given["until"] = until.isoformat() if until else ""
         await actions.change(view.call, action, id, given)
