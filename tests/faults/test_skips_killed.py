@@ -40,6 +40,10 @@ def test_skips_hold_and_are_recorded_once_if_the_leader_is_killed_meanwhile(
     eventually(lambda: all((client.get(id).next_ms or 0) > now_ms(redis_client) for id in IDS))
     eventually(lambda: client.get("paused").state is ScheduleState.ACTIVE)
 
+    runs = len(queued(redis_client))
+    eventually(
+        lambda: runs <= sum(one.what is What.FIRED for id in [*IDS, "paused"] for one in client.history(id, limit=200))
+    )
     for id in IDS:
         past = list(client.history(id, limit=200))
         by_hand = sorted(one.first_ms or 0 for one in past if one.what is What.SKIPPED)

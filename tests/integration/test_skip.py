@@ -87,6 +87,7 @@ def test_a_fired_skip_is_recorded_once_with_who_and_why(
         daemon.wait_for("term_began")
         eventually(lambda: (client.get("tick").next_ms or 0) > now_ms(redis_client))
 
+    eventually(lambda: skipped == what_happened(client, What.SKIPPED)[What.SKIPPED])  # an archive may be behind
     found = what_happened(client, What.SKIPPED, What.FIRED)
     assert skipped == found[What.SKIPPED]
     assert [ms for ms in times if ms not in skipped and ms < (client.get("tick").nominal_ms or 0)] == found[What.FIRED]
@@ -181,7 +182,8 @@ def test_a_schedule_whose_last_occurrence_is_skipped_ends_with_a_record(
         daemon.wait_for("term_began")
         eventually(lambda: client.get("tick").state.value == "ended")
 
-    assert [2, 0] == [len(times) for times in what_happened(client, What.SKIPPED, What.FIRED).values()]
+    eventually(lambda: 2 == len(what_happened(client, What.SKIPPED)[What.SKIPPED]))  # an archive may be behind
+    assert [] == what_happened(client, What.FIRED)[What.FIRED]
 
 
 def test_a_skip_of_a_paused_schedule_counts_when_it_is_resumed(client: Client) -> None:
