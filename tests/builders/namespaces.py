@@ -217,7 +217,7 @@ class Namespace:
         unless given. Return the reply without its OK, texts decoded.
         """
         usual = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": "", "patience_ms": HOUR_MS}
-        usual |= {"lacking": "", "place": "paused"}
+        usual |= {"lacking": "", "place": "paused", "until_ms": ""}
         leader = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
         arguments = usual | leader | arguments
         return _decoded(self.scripts.call(name, rows=rows, **arguments))

@@ -178,8 +178,8 @@ STATE = Addition(
     {
         "zsched/lua/advance.lua": [
             (
-                "  count_skip(id, word, plan, state)\n",
-                "  count_skip(id, word, plan, state)\n"
+                "  count_skip(id, word, plan, nominal_ms, state)\n",
+                "  count_skip(id, word, plan, nominal_ms, state)\n"
                 "  local pushes = count_in(state, 'pushes') + 1\n"
                 "  change_state(id, with_count(state, 'pushes', pushes))\n",
             )

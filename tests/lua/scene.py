@@ -45,6 +45,10 @@ def furnish(ns: Namespace) -> None:
         ns.put_recurring(id, DUE_MS, template={"zs_expires": EXPIRES})
     for id in ("paused", "missed", "paused-rule"):
         ns.call("pause", [id], note="why not")
+    ns.put(("paused-for-now", DUE_MS * 2))
+    ns.call("pause", ["paused-for-now"], note="why not")
+    client.hset(keys.paused(), "paused-for-now", f"normal {DUE_MS * 2} 5 why not\x1fann\x1f7")
+    client.zadd(keys.resumes(), {"paused-for-now": 7})
     for id in RULES:
         client.set(f"progress of {id}", ns.progress(id))
     for run in WORKED:
@@ -141,6 +145,13 @@ def _skip(ns: Namespace, next_ms: Any) -> Any:
     return ns.call("resume", ["paused-rule", plan], missed="skip")
 
 
+def leave_out(ns: Namespace, id: str, progress: str = "", **more: Any) -> Any:
+    nominal_ms, _, _, version = (progress or row(ns, id)[3]).split()
+    seen = {"seen_version": version, "seen_nominal_ms": nominal_ms, "from_ms": 0, "until_ms": DUE_MS * 3}
+    plan = {"nominal_ms": DUE_MS * 4, "due_ms": DUE_MS * 4, "skips": f"skip={nominal_ms}", "times": nominal_ms}
+    return ns.call("skip", id=id, note="n", verb="skip", **seen, **plan, **more)
+
+
 def _replan(ns: Namespace) -> Any:
     id, _, due_ms, version = row(ns, "due-rule")
     rows = [id, version, due_ms, due_ms, DUE_MS - 1, DUE_MS - 1, "-"]
@@ -174,6 +185,9 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
     "resume with skip of a rule": lambda g: _skip(g, DUE_MS * 2),
     "resume with skip to the end": lambda g: _skip(g, "-"),
     "calendars": lambda g: g.call("calendars", ["kr", "-", "{}"], is_restored=0),
+    "skip": lambda g: leave_out(g, "rule"),
+    "skip of a paused one": lambda g: leave_out(g, "paused-rule"),
+    "end_pauses": lambda g: g.call("end_pauses", ["paused-for-now", ""], missed="skip"),
     "get": lambda g: g.call("get", ["later", "rule", "paused"]),
     "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=LEASE_MS),
     "renew": lambda g: g.call("renew", lease_ms=LEASE_MS),

@@ -55,7 +55,18 @@ READ = re.compile(
     r"call\('(?:HM?GET|HGETALL)',\s*(?:'rq:job:'[^,)]*|(?:rq_)?job_key|run_key\([^)]*\)|run|source)\s*([,)][^)]*)"
 )
 # What reads a job to compare its status with `scheduled`, and nothing else.
-COMPARE = {"cancel", "enqueue", "restore_runs", "note", "pause", "put_recurring", "resume", "restore"}
+COMPARE = {
+    "cancel",
+    "end_pauses",
+    "enqueue",
+    "restore_runs",
+    "note",
+    "pause",
+    "put_recurring",
+    "resume",
+    "restore",
+    "skip",
+}
 
 
 def fields_read() -> list[str]:

@@ -12,7 +12,7 @@ from tests.builders import records
 from tests.builders.namespaces import HOUR_MS, Namespace
 from tests.builders.progress import change_progress, progress_of
 from tests.lua import restoring
-from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, seen, set_back
+from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, leave_out, seen, set_back
 from tests.lua.test_pause_resume import plan_text
 from zsched.errors import RedisRefused
 
@@ -127,6 +127,7 @@ VERBS: dict[str, Callable[[Namespace, str], Any]] = {
     "resume": lambda g, id: _resume(g, id, "fire"),
     "resume with skip": lambda g, id: _resume(g, id, "skip"),
     "run_now": lambda g, id: g.call("run_now", id=id, **_OP),
+    "skip": lambda g, id: leave_out(g, id, f"{DUE_MS * 2} - - {_version(g, id)}", **_OP),
     "backfill": lambda g, id: g.call("run_now", [DUE_MS - 5, "once"], id=id, seen_version=_version(g, id), **_OP),
     "get": lambda g, id: g.call("get", [id, "paused", "later"]),
     "audit": lambda g, id: g.call("audit", [id, ""]),

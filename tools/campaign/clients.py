@@ -241,7 +241,7 @@ class Rules(Writer):
         if len(self._rules) < self.most:
             self._new()
         else:
-            doings = [self._again, self._payload, self._run_now, self._pause, self._cancel]
+            doings = [self._again, self._payload, self._run_now, self._leave_out, self._pause, self._cancel]
             self._random.choice(doings)()
         if len(self._paused) > 2:
             self._unpause(self._paused.pop())
@@ -280,6 +280,10 @@ class Rules(Writer):
     def _run_now(self) -> None:
         id = self._any()
         self.call("run_now", id, lambda: self.client.run_now(id))
+
+    def _leave_out(self) -> None:
+        id, number = self._any(), self._random.randint(1, 3)
+        self.call("leave_out", id, lambda: self.client.skip(id, next=number))
 
     def _pause(self) -> None:
         id = self._any()

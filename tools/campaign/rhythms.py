@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tools.campaign.checks import Audit, Findings
 from tools.campaign.histories import SCAN
 from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.log.lives import ResumeEntry
+from zsched.core.log.lives import ResumeEntry, SkipEntry
 from zsched.core.log.puts import CancelEntry, PutRecurringEntry
 from zsched.core.log.recovery import ScanEntry, restored
 from zsched.core.model import iso
-from zsched.core.record import Record
+from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.record import Record, skipped_in
 from zsched.core.runs.run_id import nominal_ms_of
 
 
@@ -33,6 +34,7 @@ class Rhythm:
     every_ms: int
     next_ms: int | None
     last_ms: int | None = None
+    skipped: set[int] = field(default_factory=set)  # by hand
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -50,7 +52,10 @@ class Rhythm:
             yield f"{first_ms} comes after {self.last_ms}"
         if self.next_ms is not None and first_ms != self.next_ms:
             yield f"{first_ms} comes where {self.next_ms} was next"
-        if next_ms is not None and next_ms != last_ms + self.every_ms:
+        expected_ms = last_ms + self.every_ms
+        while expected_ms in self.skipped:
+            expected_ms += self.every_ms
+        if next_ms is not None and next_ms != expected_ms:
             yield f"{next_ms} is said to be next after {last_ms}"
         self.last_ms, self.next_ms = last_ms, next_ms
 
@@ -106,10 +111,19 @@ def _follow(
         for row in AdvanceEntry(entry).moves:
             rhythm = rhythms.get(row.id)
             if rhythm is not None and row.word != "quarantined":
-                times = [*(one.range.first_ms for one in row.passed), *(one.range.last_ms for one in row.passed)]
+                by_hand = [one.range.first_ms for one in row.passed if one.why == Outcome.BY_HAND.word]
+                others = [one.range for one in row.passed if one.why != Outcome.BY_HAND.word]
+                times = [at_ms for one in others for at_ms in (one.first_ms, one.last_ms)]
                 times += [] if row.nominal_ms is None else [row.nominal_ms]
+                if not times:  # it was its turn, and somebody skipped it
+                    times = [rhythm.next_ms or max(by_hand)]
                 yield from _told(rhythm, rhythm.take(min(times), max(times), row.next_nominal_ms))
-                covered.setdefault(rhythm.key, set()).update(range(min(times), max(times) + 1, rhythm.every_ms))
+                known = covered.setdefault(rhythm.key, set())
+                known.update(by_hand, range(min(times), max(times) + 1, rhythm.every_ms))
+    elif entry.kind == "skip":
+        for asked in SkipEntry(entry).rows():
+            if (rhythm := rhythms.get(asked.id)) is not None:
+                rhythm.skipped, rhythm.next_ms = set(skipped_in(asked.state)), asked.nominal_ms
     elif entry.kind == "resume":
         for skip in ResumeEntry(entry).resumed:
             rhythm = rhythms.get(skip.id)
@@ -130,7 +144,7 @@ def _begin(rhythms: dict[str, Rhythm], record: Record) -> None:
     every_ms, before = int(trigger["expr"]), rhythms.get(id)
     is_same = before is not None and (before.anchor_ms, before.every_ms) == (anchor_ms, every_ms)
     last_ms = before.last_ms if before is not None and is_same else None
-    rhythms[id] = Rhythm(id, anchor_ms, every_ms, record.nominal_ms, last_ms)
+    rhythms[id] = Rhythm(id, anchor_ms, every_ms, record.nominal_ms, last_ms, set(skipped_in(record.state)))
 
 
 def _told(rhythm: Rhythm, findings: Iterator[str]) -> Findings:

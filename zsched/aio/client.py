@@ -179,6 +179,8 @@ class AsyncClient:
     pause = _awaited(Client.pause)
     resume = _awaited(Client.resume)
     release = _awaited(Client.release)
+    skip = _awaited(Client.skip)
+    unskip = _awaited(Client.unskip)
     run_now = _awaited(Client.run_now)
     retry = _awaited(Client.retry)
     cancel_run = _awaited(Client.cancel_run)

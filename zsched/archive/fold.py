@@ -37,11 +37,12 @@ from zsched.core.log.rows import (
     Resumed,
     Row,
     RunsOver,
+    Skips,
 )
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.search import record_key_of
-from zsched.core.record import Key, Place, Record
+from zsched.core.record import Key, Place, Record, skipped_in, skips_text
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of
 
 _SELECT = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id = ? AND place <> 'open'"
@@ -224,7 +225,7 @@ class StateWriter:
             since = schedule.note if schedule.place is Place.PAUSED and schedule.note else str(self._t // 1000)
             note = f"{since.partition(' ')[0]} {row.note}"
             schedule.place, schedule.note, schedule.due_ms, schedule.t_us = Place.PAUSED, note, row.due_ms, self._t
-            schedule.state = ""
+            schedule.state = skips_text(skipped_in(schedule.state))
 
     def _resume(self, row: Resumed) -> None:
         schedule = self._schedule(row.id)
@@ -235,9 +236,15 @@ class StateWriter:
             return
         schedule.place = Place.ENDED if row.due_ms is None else Place.DUE
         schedule.note, schedule.due_ms = None, row.due_ms
-        schedule.state, schedule.t_us = "", self._t
+        schedule.state, schedule.t_us = skips_text(skipped_in(schedule.state)), self._t
         if row.passed:
             schedule.nominal_ms = row.nominal_ms
+
+    def _skip(self, row: Skips) -> None:
+        schedule = self._schedule(row.id)
+        if schedule is not None:
+            schedule.nominal_ms, schedule.due_ms = row.nominal_ms, row.due_ms
+            schedule.state, schedule.t_us = row.state, self._t
 
     def _replan(self, row: Replanned) -> None:
         schedule = self._schedule(row.id)
@@ -370,6 +377,7 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     Record: StateWriter._place,
     Paused: StateWriter._pause,
     Resumed: StateWriter._resume,
+    Skips: StateWriter._skip,
     Replanned: StateWriter._replan,
     Counted: StateWriter._count,
     Quarantined: StateWriter._quarantine,

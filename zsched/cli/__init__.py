@@ -38,6 +38,7 @@ _COMMANDS: Final = {
         ("show", "listing.show", "Show a schedule, its next times and its last runs."),
         ("forecast", "forecast.forecast", "Show what will fire, how much, and if workers keep up."),
         ("set", "puts.set_", "Change some options of a schedule, and keep the others."),
+        ("skip", "lives.skip", "Skip an occurrence of a schedule, or take that back."),
         ("run", "lives.run", "Push a run of a schedule at once."),
         ("apply", "files.apply", "Create and update the schedules of a TOML file."),
         ("calendars", "calendars.calendars", "Named times without runs: list, show, put, delete."),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -165,6 +166,8 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
     distance = relative_text(due_ms, now_ms)
     if one.state is not ScheduleState.PAUSED:
         return distance
+    if one.resumes_ms is not None:
+        return f"paused until {local_text(one.resumes_ms, one.tz)}"
     return f"{distance}, if resumed" if due_ms > now_ms else f"was due {distance}, waits"
 
 
@@ -207,37 +210,47 @@ def next_(invocation: Invocation, /, id: str | None, number: int, start: datetim
     rule = {name: value for name, value in given.items() if value is not None}
     if (id is not None) == any(name in rule for name in RULES):
         raise click.UsageError(f"give either a schedule's ID or one of {', '.join(f'--{name}' for name in RULES)}")
-    found: list[tuple[datetime, datetime | None]]  # when it is due; its nominal time, if it has jitter
+    found: list[_Time]
     if id is None:
         # A rule is computed here: this client never connects to Redis, so its settings don't matter.
-        found = [(at, None) for at in Client.from_url("redis://localhost").preview(n=number, start=start, **rule)]
+        found = [_Time(at) for at in Client.from_url("redis://localhost").preview(n=number, start=start, **rule)]
     else:
-        found = list(_of_schedule(invocation.client(), id, number, start, rule.get("tz")))
-    header = ("LOCAL", "UTC", "NOMINAL") if any(nominal for _, nominal in found) else ("LOCAL", "UTC")
-    times = (_time(at, nominal) for at, nominal in found)
-    invocation.answer(times, Table(header, (_time_row(at, nominal) for at, nominal in found)))
+        found = _of_schedule(invocation.client(), id, number, start, rule.get("tz"))
+    header = ("LOCAL", "UTC", *["NOMINAL"] * any(one.nominal for one in found), *[""] * any(one.note for one in found))
+    times = (one.to_dict() for one in found if not one.note)
+    invocation.answer(times, Table(header, (one.row()[: len(header)] for one in found)))
 
 
-def _of_schedule(
-    client: Client, id: str, number: int, start: datetime | None, tz: str | None
-) -> Iterator[tuple[datetime, datetime | None]]:
+class _Time(NamedTuple):
+    """A next time: when it is due; its nominal time, if it has jitter; and a note, if it does not fire."""
+
+    at: datetime
+    nominal: datetime | None = None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return it for JSON."""
+        shown = {"utc": utc_text(self.at), "local": iso_text(self.at)}
+        return shown if self.nominal is None else shown | {"nominal": utc_text(self.nominal)}
+
+    def row(self) -> tuple[str, ...]:
+        """Return its cells."""
+        texts = iso_text(self.at), utc_text(self.at), *([] if self.nominal is None else [iso_text(self.nominal)])
+        return *(text.replace("T", " ") for text in texts), self.note
+
+
+def _of_schedule(client: Client, id: str, number: int, start: datetime | None, tz: str | None) -> list[_Time]:
     """
-    Yield the due times of schedule *id*, in its own zone or in *tz*, and the nominal times if it has jitter. A local
-    *start* is read in the same zone.
+    Return the due times of schedule *id*, in its own zone or in *tz*, and the nominal times if it has jitter; with the
+    skipped ones among them. A local *start* is read in the same zone.
     """
     schedule = client.get(id)
     place = zone(tz or schedule.tz)
-    after = moment_at(start, "from", place.key)
+    after, found = moment_at(start, "from", place.key), list[_Time]()
     for at in client.preview(id, n=number, start=after):
-        nominal = from_ms(nominal_time(schedule, to_ms(at))) if schedule.jitter_ms else None
-        yield at.astimezone(place), None if nominal is None else nominal.astimezone(place)
-
-
-def _time(at: datetime, nominal: datetime | None) -> dict[str, str]:
-    shown = {"utc": utc_text(at), "local": iso_text(at)}
-    return shown if nominal is None else shown | {"nominal": utc_text(nominal)}
-
-
-def _time_row(at: datetime, nominal: datetime | None) -> tuple[str, ...]:
-    texts = (iso_text(at), utc_text(at)) if nominal is None else (iso_text(at), utc_text(at), iso_text(nominal))
-    return tuple(text.replace("T", " ") for text in texts)
+        nominal = from_ms(nominal_time(schedule, to_ms(at))).astimezone(place) if schedule.jitter_ms else None
+        found.append(_Time(at.astimezone(place), nominal))
+    skipped = [at.astimezone(place) for at in schedule.skipped if not after or at > after]
+    shown = (_Time(at, at if schedule.jitter_ms else None, "skipped by hand") for at in skipped)
+    last = found[-1].at if found else None
+    return sorted([*found, *(one for one in shown if last is None or one.at < last)], key=attrgetter("at"))

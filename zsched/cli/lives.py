@@ -1,6 +1,6 @@
 """
-``zsched cancel``, ``pause``, ``resume``, ``release``, ``run``, ``retry``, ``cancel-run``, ``backfill``: commands that
-act on schedules and runs.
+``zsched cancel``, ``pause``, ``resume``, ``release``, ``skip``, ``run``, ``retry``, ``cancel-run``, ``backfill``:
+commands that act on schedules and runs.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from zsched.cli.output import Progress, stoppable
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.cli.values import instant
+from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
 from zsched.core.options.choices import Missed, ScheduleState
@@ -91,25 +92,28 @@ def cancel(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
 
 @command()
 @click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched show` shows it.")
+@click.option("--until", type=instant, metavar="TIME", help="Resume it then, without the times that pass meanwhile.")
 @_schedules(is_pushing=False)
 def pause(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
-    Stop schedules until they are resumed, by id or by filters. Occurrences that become due meanwhile wait.
+    Stop schedules until they are resumed, by id or by filters. Occurrences that become due meanwhile wait. --until is
+    local in the schedule's zone, or has an offset or Z, as it must with filters.
 
     \b
     Examples:
       zsched pause digest --note 'until the mail provider is back'
+      zsched pause digest --until '2026-12-07 09:00'
       zsched pause --queue email
     """
     return _change(invocation, _PAUSE, ids, given)
 
 
 _MISSED = click.option(
-    "--missed",
-    type=click.Choice([missed.value for missed in Missed]),
+    "--skip-missed",
+    "missed",
+    flag_value=Missed.SKIP.value,
     default=Missed.FIRE.value,
-    show_default=True,
-    help="Times that passed meanwhile: fire the latest one late, or skip it.",
+    help="Skip the times that passed meanwhile. Without it, the latest one fires late.",
 )
 
 
@@ -122,7 +126,7 @@ def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
 
     \b
     Examples:
-      zsched resume digest --missed skip
+      zsched resume digest --skip-missed
       zsched resume --queue email --per-second 20
     """
     return _change(invocation, _RESUME, ids, given)
@@ -141,9 +145,42 @@ def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     Examples:
       zsched release digest
       zsched release --match '*' --dry-run
-      zsched release --queue email --missed skip
+      zsched release --queue email --skip-missed
     """
     return _change(invocation, _RELEASE, ids, given)
+
+
+@command()
+@click.argument("id", shell_complete=completed_ids)
+@click.argument("at", metavar="[TIME]", required=False, type=instant)
+@click.option("--next", "number", type=click.IntRange(1, 100), metavar="N", help="The next N occurrences.")
+@click.option("--take-back", is_flag=True, help="Let it happen after all: that of TIME, or all skipped ones.")
+@click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched why` shows it.")
+@click.option("--if-version", metavar="TEXT", help="Only if the schedule has this version (show); else: changed.")
+def skip(
+    invocation: Invocation, id: str, at: datetime | None, number: int | None, take_back: bool, note: str, **given: Any
+) -> int:
+    """
+    Skip an occurrence of recurring schedule ID: that of TIME (local in the schedule's zone, or with an offset or Z), or
+    the next one. `zsched next ID` shows the times, and marks skipped ones.
+
+    \b
+    Examples:
+      zsched skip digest --note 'nobody is in the office'
+      zsched skip digest '2026-12-25 09:00'
+      zsched skip digest --take-back
+    """
+    if number is not None and (at is not None or take_back):
+        raise click.UsageError("--next goes without TIME and --take-back; give one of them")
+    client = invocation.client()
+    act = partial(client.unskip, id, at) if take_back else partial(client.skip, id, at, next=number or 1)
+    return _each(invocation, [id], lambda id: _skipped(act(note=note, **given), take_back=take_back))
+
+
+def _skipped(found: Schedule, *, take_back: bool) -> _Result:
+    times = ", ".join(local_text(to_ms(at), found.tz) for at in found.skipped)
+    after = f"next {due_text(found.next_ms or 0, found.tz)}" + (f"; left out: {times}" if times else "")
+    return _Result(found.id, "taken_back" if take_back else "skipped", after)
 
 
 @command()
@@ -219,7 +256,10 @@ def _change(invocation: Invocation, by: Repair, ids: tuple[str, ...], given: dic
     """Change each of *ids*, or what the filters in *given* find, by the client's calls. Raises click.UsageError."""
     client = invocation.client()
     one, many = getattr(client, by.name), getattr(client, f"{by.name}_many")
-    if_version, own = given.pop("if_version"), {name: given.pop(name) for name in ("note", "missed") if name in given}
+    if_version, own = (
+        given.pop("if_version"),
+        {name: given.pop(name) for name in ("note", "until", "missed") if name in given},
+    )
     if if_version is not None and len(ids) != 1:
         raise click.UsageError(f"--if-version is of one schedule, and {len(ids)} ids are given; give one ID")
     if by.are_filters(ids, given):
@@ -236,8 +276,8 @@ def _changed(by: Repair, id: str, answer: str | Schedule | None, missed: str | N
     if answer is None:
         return _Result(id, by.done, f"its time had passed, so it fires now; see zsched why {id}")
     word = by.done if answer.state is ScheduleState.ACTIVE else answer.state.value
-    due_ms = None if answer.state is ScheduleState.PAUSED else answer.next_ms
-    return _Result(id, word, "" if due_ms is None else f"next {due_text(due_ms, answer.tz)}")
+    at, due_ms = ("until", answer.resumes_ms) if answer.state is ScheduleState.PAUSED else ("next", answer.next_ms)
+    return _Result(id, word, "" if due_ms is None else f"{at} {due_text(due_ms, answer.tz)}")
 
 
 def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:

@@ -160,6 +160,8 @@ _NAMED: Final = 3  # schedules or runs named per line
 _TEXTS: Final = {
     What.FOUND: "found {} in Redis",
     What.REPLANNED: "replanned {}, as the rules of their zones changed",
+    What.SKIP_ASKED: "will skip {}",
+    What.SKIP_TAKEN_BACK: "will not skip {}",
     What.ENDED: "ended {}, as their rules give no more occurrences",
     What.RESTORED: "restored {} that Redis had lost",
     What.WITHDRAWN: "removed {} that are over",
@@ -176,7 +178,7 @@ _TEXTS: Final = {
     What.RAN_AGAIN: "found {} that ran again after they were over",
     What.RUN_ENDED: "{} ended",
 }
-_OF_OCCURRENCES: Final = frozenset({*LEFT_OUT, What.EXCLUDED, What.UNKNOWN})
+_OF_OCCURRENCES: Final = frozenset({*LEFT_OUT, What.EXCLUDED, What.SKIP_ASKED, What.SKIP_TAKEN_BACK, What.UNKNOWN})
 _WITH_RUNS: Final = PUSHES | OF_RUNS | {What.DUPLICATE}
 _ENDS: Final = {
     RunStatus.SUCCEEDED.value: "{} succeeded",

@@ -133,9 +133,12 @@ class Schedules(Past):
             word = self._store.cancel([id], check_version(if_version))[id].demand().word
             return "already_fired" if word == "not_found" and self._reader.has_fired(id) else word
 
-    def pause(self, id: str, note: str = "", *, if_version: str | None = None) -> Schedule:
+    def pause(
+        self, id: str, note: str = "", *, until: datetime | None = None, if_version: str | None = None
+    ) -> Schedule:
         """
-        Stop a schedule until it is resumed; *note* is the reason.
+        Stop a schedule until it is resumed; *note* is the reason. The leader resumes it at *until*, local in its zone
+        without an offset, as ``resume`` does with "skip".
 
         Raises:
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
@@ -143,7 +146,9 @@ class Schedules(Past):
         """
         check_text("note", note)
         with naming_lost_call(check_id(id)):
-            self._store.pause([id], note, check_version(if_version))[id].demand()
+            is_local = isinstance(until, datetime) and until.utcoffset() is None
+            tz = self._reader.get(id).tz if is_local else None
+            self._store.pause([id], note, _until_ms(until, tz), check_version(if_version))[id].demand()
         return self.get(id)
 
     def resume(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
@@ -174,6 +179,43 @@ class Schedules(Past):
         with naming_lost_call(check_id(id)):
             self._store.resume([id], mode, check_version(if_version), place)[id].demand()
         return self._reader.find(id)
+
+    def skip(
+        self, id: str, at: datetime | None = None, *, next: int = 1, note: str = "", if_version: str | None = None
+    ) -> Schedule:
+        """
+        Leave out the occurrence *at* of a recurring schedule, local in its zone without an offset, or its *next* ones:
+        100 at most. *note* is the reason. They are recorded as skipped by hand. ``Schedule.skipped`` has them until
+        then.
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule; it is a one-shot, ended or quarantined; no such
+                occurrence is to come.
+            VersionConflict: it does not have the version *if_version*.
+            Contended: another writer changed it at every attempt.
+        """
+        if isinstance(next, bool) or not isinstance(next, int) or not 1 <= next <= 100:
+            raise InvalidSchedule("next", next, "not a number of occurrences", "give 1 to 100")
+        return self._skipped(id, at, next, note, if_version, takes_back=False)
+
+    def unskip(self, id: str, at: datetime | None = None, *, note: str = "", if_version: str | None = None) -> Schedule:
+        """Take back the skip of the occurrence *at*, or all skips of occurrences to come. Raises as ``skip``."""
+        return self._skipped(id, at, 0, note, if_version, takes_back=True)
+
+    def _skipped(
+        self, id: str, at: datetime | None, number: int, note: str, if_version: str | None, *, takes_back: bool
+    ) -> Schedule:
+        from zsched.core.occurrences.skips import SkipPlan, skip_plan
+        from zsched.core.options.instants import instant_ms
+
+        def plan(schedule: Schedule) -> SkipPlan | None:
+            at_ms = None if at is None else instant_ms("at", at, schedule.tz)
+            return self._link.compute(partial(skip_plan, takes_back=takes_back), schedule, at_ms, number)
+
+        check_text("note", note)
+        with naming_lost_call(check_id(id), is_repeatable=takes_back or at is not None):
+            self._store.skip(id, plan, note, check_version(if_version))
+        return self.get(id)
 
     def run_now(self, id: str, if_version: str | None = None) -> str:
         """
@@ -351,10 +393,10 @@ class Schedules(Past):
         """Cancel schedules. One that fired meanwhile is skipped; its run stays. Raises as ``retry_many``."""
         return self._bulk.change(self._store.cancel, dict(given))
 
-    def pause_many(self, note: str = "", **given: Unpack[ScheduleRepair]) -> Repaired:
-        """Pause active schedules; *note* is the reason. Raises as ``retry_many``."""
+    def pause_many(self, note: str = "", *, until: datetime | None = None, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Pause active schedules, as ``pause`` does; *until* has an offset. Raises as ``retry_many``."""
         check_text("note", note)
-        act = partial(self._store.pause, note=note)
+        act = partial(self._store.pause, note=note, until_ms=_until_ms(until, None))
         return self._bulk.change(act, dict(given), state=ScheduleState.ACTIVE)
 
     def resume_many(self, missed: str | Missed = Missed.FIRE, **given: Unpack[ScheduleRepair]) -> Repaired:
@@ -366,3 +408,9 @@ class Schedules(Past):
         """Release quarantined schedules, as ``release`` does; default: 200 a second. Raises as ``retry_many``."""
         act = partial(self._store.resume, missed=choice("missed", missed, Missed), place="quarantine")
         return self._bulk.change(act, dict(given), is_pushing=True, state=ScheduleState.QUARANTINED)
+
+
+def _until_ms(until: datetime | None, tz: str | None) -> int | None:
+    from zsched.core.options.instants import instant_ms
+
+    return None if until is None else instant_ms("until", until, tz)

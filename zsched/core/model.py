@@ -117,6 +117,7 @@ class Schedule(CheckedOptions):
     updated_ms: int | None = None  # of its last put
     note: str | None = None  # why paused or quarantined
     paused_by: str | None = None  # who paused it, as the caller says
+    resumes_ms: int | None = None  # paused until then
     since_ms: int | None = None  # paused or quarantined since, or ended at
     unreadable: tuple[str, ...] = ()  # options that another program broke: they are shown as if they were not set
     callbacks: tuple[tuple[str, str], ...] = ()  # options and functions
@@ -153,6 +154,12 @@ class Schedule(CheckedOptions):
         return None if run is None else run.nominal_ms
 
     @property
+    def skipped(self) -> tuple[datetime, ...]:
+        """The nominal times to come that are skipped by hand, aware, in UTC."""
+        times = () if self.trigger is None else self.trigger.skipped
+        return tuple(from_ms(at_ms) for at_ms in times if at_ms > self.read_ms)
+
+    @property
     def next_at(self) -> datetime | None:
         """The due time, aware, in UTC."""
         return None if self.next_ms is None else from_ms(self.next_ms)
@@ -170,8 +177,10 @@ class Schedule(CheckedOptions):
         call = {"func": self.func, "args": self.args, "kwargs": self.kwargs}
         trigger = None if self.trigger is None else _trigger_dict(self.trigger)
         names = "id", "state", "kind", "next_at", "tz", "trigger", "anchor_at", "nominal_at"
-        lasting = "created_at", "updated_at", "version", "last_run_id", "last_nominal_at", "note", "paused_by"
-        history = json_of(self, *lasting, "since", "unreadable", since=iso(self.since_ms))
+        lasting = "created_at", "updated_at", "version", "last_run_id", "last_nominal_at"
+        of_pause = "note", "paused_by", "resumes_at", "since"
+        history = json_of(self, *lasting, *of_pause, "unreadable", since=iso(self.since_ms))
+        history["skipped"] = [iso(to_ms(at)) for at in self.skipped]
         return json_of(self, *names, trigger=trigger) | call | options | history
 
 

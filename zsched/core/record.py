@@ -25,7 +25,8 @@ from typing import Final
 from zsched.core.entry import Texts, bounded_ms, expect, milliseconds, text
 from zsched.core.runs.run_id import run_id_of
 
-STATE: Final = re.compile(r"[a-z]+=[0-9]{1,9}(,[a-z]+=[0-9]{1,9})*")  # lua/lib/state.lua
+STATE: Final = re.compile(r"[a-z]+=[0-9]{1,16}(,[a-z]+=[0-9]{1,16})*")  # lua/lib/state.lua
+_SKIP: Final = re.compile(r"\bskip=([0-9]{1,16})")
 PROGRESS: Final = re.compile(
     r"([0-9]{1,16}|-) ([A-Za-z0-9_-]+) ([a-z0-9=,-]+) ([0-9]+-[0-9]+-[0-9]+)"
 )  # lua/lib/progress.lua
@@ -71,7 +72,7 @@ class Record:
     A schedule, or an open run.
 
     ``run``: the part of the run id after the schedule's id; "" for a recurring schedule. ``due_ms`` is None if it has
-    no time. ``last``: the id of a recurring schedule's last run. ``state``: its counts, such as ``failures=2``
+    no time. ``last``: the id of a recurring schedule's last run. ``state``: its counts and skips
     (lua/lib/state.lua). ``note``: "<since ms> <reason>" of a paused or quarantined schedule; ``uncertain`` for a run.
     ``t_us``: the time of its last change in an archive's history. ``places``: where Redis has it, such as ``normal``,
     ``normal:mail`` (throttled) or ``paused``: another program may have put it into several places.
@@ -170,6 +171,16 @@ class Record:
         if _OF_JOB.isdisjoint(self.job[::2]) and _ANEW.isdisjoint(self.own[::2]):
             return self
         return replace(self, job=_without(self.job, _OF_JOB), own=_without(self.own, _ANEW))
+
+
+def skipped_in(state: str) -> tuple[int, ...]:
+    """Return the occurrences that are skipped by hand, of a record's ``state``, in order."""
+    return tuple(sorted(map(int, _SKIP.findall(state)))) if state else ()
+
+
+def skips_text(skipped: Iterable[int]) -> str:
+    """Return a state with only these skips: the inverse of ``skipped_in``."""
+    return ",".join(f"skip={at_ms}" for at_ms in skipped)
 
 
 def gone(id: str, run: str = "") -> Record:

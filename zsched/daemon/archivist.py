@@ -21,6 +21,7 @@ from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter
+from zsched.daemon.pauses import PauseEnder
 from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Link
@@ -59,7 +60,7 @@ class Archivist:
             self.archiver,
             clock,
             [tracker.over, lost.over, auditor.over],
-            without_archive=[slots.over],
+            without_archive=[slots.over, PauseEnder(self._keys).over],
             failures=failures,
         )
         self._lookout = Loop("lookout", self._look, failures)

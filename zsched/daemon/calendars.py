@@ -19,6 +19,7 @@ from zsched.core.entry import text
 from zsched.core.occurrences.planning import Move, reopened
 from zsched.core.record import Record
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
+from zsched.core.triggers.exclusions import is_name
 from zsched.daemon.replanning import Replanning
 from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Wire
@@ -48,8 +49,10 @@ class CalendarReplanner(Replanning):
         """The entry of the last change; None: the namespace never had a calendar."""
         return self._version
 
-    def present(self) -> Calendars:
-        """Return the calendars, as they were a second ago at most."""
+    def present(self, names: Sequence[str] = ()) -> Calendars:
+        """Return the calendars, as they were a second ago at most; as they are, if one in *names* was unknown then."""
+        if any(name not in self._present for name in names if is_name(name)):
+            self.look()
         return self._present
 
     def look(self) -> None:

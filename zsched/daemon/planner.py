@@ -3,22 +3,23 @@ Plans the recurring schedules that a tick found due.
 
 A rule without an anchor (such as cron) has the same plan at a nominal time for all schedules with that rule and the
 same policies. So the plan is cached: the cost depends on the number of distinct rules, not of schedules. Jitter is
-applied per schedule.
+applied per schedule. A schedule with skips by hand has a plan of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.policy import plan
 from zsched.core.options.checked import letters_in, read_policy
 from zsched.core.options.choices import CatchUp
+from zsched.core.record import skipped_in
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.spec import Anchor
-from zsched.core.triggers.trigger import build, spec_of, with_calendars
+from zsched.core.triggers.trigger import build, spec_of, with_calendars, with_skipped
 from zsched.errors import UnknownZone
 from zsched.storage.dispatch import DueRecurring, PlannedDue, WrittenPlan, advance_words
 
@@ -39,24 +40,27 @@ class Planned:
 
 
 class Planner:
-    """Makes plans, with a cache; one per connection. *calendars*: the present ones, a new value when they change."""
+    """
+    Makes plans, with a cache; one per connection. *calendars* returns the present ones, a new value when they change;
+    as new as it takes to have those in its argument, the texts of an ``exclude``.
+    """
 
-    def __init__(self, calendars: Callable[[], Calendars] = lambda: NO_CALENDARS) -> None:
+    def __init__(self, calendars: Callable[[Sequence[str]], Calendars] = lambda names: NO_CALENDARS) -> None:
         self._read_calendars, self._calendars = calendars, NO_CALENDARS
         self._shared: dict[tuple[bytes, bytes | None, bytes], WrittenPlan] = {}
 
     def plan(self, due: Iterable[DueRecurring], now_ms: int) -> Planned:
         """Plan each; one bad schedule never stops the others."""
         planned = Planned()
-        if self._calendars is not self._read_calendars():
-            self._calendars = self._read_calendars()
+        if self._calendars is not (calendars := self._read_calendars(())):
+            self._calendars = calendars
             self._shared.clear()
         for one in due:
             try:
-                nominal = _nominal(one.progress)
-                shared = self._shared.get((one.trigger, one.policy, nominal))
+                nominal, skipped = _nominal(one.progress)
+                shared = None if skipped else self._shared.get((one.trigger, one.policy, nominal))
                 if shared is None or not shared.from_ms <= now_ms <= shared.until_ms:
-                    shared = self._plan(one, nominal, now_ms)
+                    shared = self._plan(one, nominal, skipped, now_ms)
                 planned.good.append((one, shared))
             except UnknownZone as error:
                 planned.lacking.append((one, str(error.value)))
@@ -65,9 +69,10 @@ class Planner:
                 planned.bad.append((one, reason.encode(errors="backslashreplace")))
         return planned
 
-    def _plan(self, due: DueRecurring, nominal: bytes, now_ms: int) -> WrittenPlan:
+    def _plan(self, due: DueRecurring, nominal: bytes, skipped: tuple[int, ...], now_ms: int) -> WrittenPlan:
         policy_text = (due.policy or b"").decode()
-        spec, policy = with_calendars(spec_of(due.trigger), lambda: self._calendars), _policy(policy_text)
+        rule, policy = spec_of(due.trigger), _policy(policy_text)
+        spec = with_skipped(with_calendars(rule, partial(self._read_calendars, rule.exclude)), skipped)
         nominal_ms, anchor_ms = int(nominal), int(due.anchor_ms)
         if not (0 <= nominal_ms <= LAST_MS and 0 <= anchor_ms <= LAST_MS):  # a script would stop halfway
             raise ValueError("its nominal time or its anchor is not within the years 1970 to 9999")
@@ -78,7 +83,7 @@ class Planner:
             until_ms = min(until_ms, made.next_ms - 1)
         words = advance_words(made, policy, letters_in(policy_text))
         shared = WrittenPlan(made, words, from_ms, until_ms, policy.overlap.has_chain)
-        is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not spec.jitter_ms
+        is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not (spec.jitter_ms or skipped)
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
             if len(self._shared) >= _REMEMBERED:
                 self._shared.clear()
@@ -86,9 +91,9 @@ class Planner:
         return shared
 
 
-def _nominal(progress: bytes) -> bytes:
-    """Return the nominal time in the text of lib/progress.lua. Raises ValueError."""
+def _nominal(progress: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """Return the nominal time in the text of lib/progress.lua, and what is skipped by hand. Raises ValueError."""
     words = progress.split(b" ")
     if len(words) != 4 or not all(words):  # advance.lua takes the four words apart
         raise ValueError("its progress is broken")
-    return words[0]
+    return words[0], () if words[2] == b"-" else skipped_in(words[2].decode())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -66,7 +66,7 @@ class Ticker:
         meter: Meter | None = None,
         keep_back: Callable[[Term, FireResult], FireResult] = lambda term, fired: fired,
         waiting: WaitingRuns | None = None,
-        calendars: Callable[[], Calendars] = lambda: NO_CALENDARS,
+        calendars: Callable[[Sequence[str]], Calendars] = lambda names: NO_CALENDARS,
     ) -> None:
         """
         Make a ticker. *limits*: by queue, the most runs per second. *keep_back*: removes, from the due recurring

@@ -14,7 +14,7 @@
 --          duplicate changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   advance: rows = id, "<word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|->", why or nothing
---        state: the schedules with another count of skipped occurrences (lib/state.lua)
+--        state: the schedules with another count of skipped occurrences, or fewer skips by hand (lib/state.lua)
 --
 -- A schedule is left alone (changed) if its progress differs from the plan's: whatever moves a schedule writes it. An
 -- exhausted schedule is marked ended. A schedule is also left alone if its queue's key is of a wrong type. Then fire
@@ -96,13 +96,23 @@ for i = ROWS + 1, first - 1 do
 end
 local has_jobs = ids[1] and call('EXISTS', unpack(job_keys)) > 0
 
--- Count the occurrences in a row that were skipped for overlap.
-local function count_skip(id, word, plan, state)
-  local before, has_next = state ~= '-' and count_in(state, 'skips') or 0, plan.next_due_ms ~= '-'
+-- Count the occurrences in a row that were skipped for overlap. Forget the skips by hand that the plan records: those
+-- until the time from which it was made.
+local function count_skip(id, word, plan, seen_nominal_ms, state)
+  local has_next = plan.next_due_ms ~= '-'
+  if state == '-' and not (word == 'overlap' and has_next) then
+    return
+  end
+  local skips, until_ms = count_in(state, 'skips'), has_next and tonumber(seen_nominal_ms) or math.huge
   if word == 'overlap' and has_next then
-    change_state(id, with_count(state, 'skips', before + 1))
-  elseif before > 0 and (IS_PUSHED[word] or not has_next) then
-    change_state(id, with_count(state, 'skips', 0))
+    skips = skips + 1
+  elseif IS_PUSHED[word] or not has_next then
+    skips = 0
+  end
+  local to_come = string.gsub(state, 'skip=(%d+)', function(ms) return tonumber(ms) <= until_ms and '' end)
+  local after = with_count(to_come, 'skips', skips)
+  if after ~= state then
+    change_state(id, after)
   end
 end
 
@@ -110,7 +120,7 @@ local function look_at(k, seen_progress)
   local id, plan, run = ids[k], plans[k], runs[k]
   local schedule_key, template = schedule_prefix .. id, template_prefix .. id
   local progress, queue = pcall('HGET', schedule_key, 'progress'), pcall('HGET', template, 'origin')
-  local last, rest, state = string.match(seen_progress, '^[^ ]+ ([^ ]+)( ([^ ]+).*)$')
+  local nominal_ms, last, rest, state = string.match(seen_progress, '^([^ ]+) ([^ ]+)( ([^ ]+).*)$')
   local word, why
   if progress ~= seen_progress then
     word = 'changed'
@@ -144,7 +154,7 @@ local function look_at(k, seen_progress)
   queues[k], schedule_keys[k], templates[k] = queue, schedule_key, template
   last = IS_PUSHED[word] and plan.run or last
   progresses[k] = plan.next_nominal_ms .. ' ' .. last .. rest
-  count_skip(id, word, plan, state)
+  count_skip(id, word, plan, nominal_ms, state)
 end
 
 for k = 1, #ids do

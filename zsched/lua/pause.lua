@@ -1,24 +1,28 @@
 -- pause: take schedules out of their lanes, keeping lane and due time.
 --
--- KEYS   @schedules @trouble op
+-- KEYS   @schedules @trouble resumes op
 -- ARGV   schedule_prefix run_suffix    as in keys.py
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        seen_version    pause only a schedule of this version; '' in any case
 --        note            why, one line
+--        until_ms        the leader resumes it then, without the occurrences until then; '' if somebody will
 --        ...             ids, each once
--- RETURNS  OK, now ms, then per id: paused unchanged NOTFOUND QUARANTINED ENDED CHANGED:<present version>
--- LOGS   pause: note, rows = id, "<lane> <due>"
+-- RETURNS  OK, now ms, then per id: paused unchanged NOTFOUND QUARANTINED ENDED OVER CHANGED:<present version>
+-- LOGS   pause: note, until in ms if it has an end, rows = id, "<lane> <due>"
 --
--- In the hash of paused schedules a unit separator and `by` follow the note, which has no control characters. A pause
--- with the same note changes nothing, whoever asks.
+-- In the hash of paused schedules `by` and until_ms follow the note, which has no control characters, each behind a
+-- unit separator. A pause with the same note and end changes nothing, whoever asks.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/state.lua
 
 local ids = {unpack(ARGV, ROWS)}
-local found, paused, fields, reply = find(ids), {}, {'note', note, 'rows', 0}, {'OK', now_ms}
+local found, paused, reply = find(ids), {}, {'OK', now_ms}
+local fields = until_ms == '' and {'note', note, 'rows', 0} or {'note', note, 'until', until_ms, 'rows', 0}
+local count_at = #fields
+local text = note .. (by .. until_ms ~= '' and '\31' .. by or '') .. (until_ms ~= '' and '\31' .. until_ms or '')
 for n, id in ipairs(ids) do
   local at, word = found[n], 'paused'
   if not at then
@@ -29,11 +33,13 @@ for n, id in ipairs(ids) do
     word = 'QUARANTINED'
   elseif at.place == 'ended' then
     word = 'ENDED'
-  elseif at.place == 'paused' and string.match(at.note, '^[^\31]*') == note then
+  elseif until_ms ~= '' and tonumber(until_ms) <= now_ms then
+    word = 'OVER'
+  elseif at.place == 'paused' and string.match(at.note, '^[^\31]*') == note and (at.until_ms or '') == until_ms then
     word = 'unchanged'
   else
     paused[id] = at
-    fields[4], fields[#fields + 1], fields[#fields + 2] = fields[4] + 1, id, at.lane .. ' ' .. at.due_ms
+    fields[count_at], fields[#fields + 1], fields[#fields + 2] = fields[count_at] + 1, id, at.lane .. ' ' .. at.due_ms
   end
   reply[#reply + 1] = word
 end
@@ -43,7 +49,10 @@ end
 for id, at in pairs(paused) do
   touch(id, at)
   leave(id, at)
-  park(paused_key, id, at.lane, at.due_ms, at.since_ms, by == '' and note or note .. '\31' .. by)
-  forget_state(id)
+  park(paused_key, id, at.lane, at.due_ms, at.since_ms, text)
+  if until_ms ~= '' then
+    redis.call('ZADD', resumes_key, until_ms, id)
+  end
+  forget_counts(id)
 end
 return answer(reply)

@@ -129,9 +129,10 @@ local written, used = {}, {}  -- used: the shapes of written rows
 local rows, row_count, olds, anchors, nominals, dues, endings, pauses, states = {}, 0, {}, {}, {}, {}, {}, {}, {}
 
 -- Return the state after the put. A resume ends all trouble, and another pause_after begins anew to count failures.
+-- Skips stay: one that the new rule does not have is shown nowhere, and goes when it has passed.
 local function state_after(at, old, shape, is_paused)
   if at and at.place == 'paused' and not is_paused then
-    return ''
+    return without_counts(old.state)
   elseif at and old.pause_after ~= shape.own.asked.pause_after then
     return with_count(old.state, 'failures', 0)
   end

@@ -1,6 +1,6 @@
 -- restore: restore schedules that Redis lost, or remove those that are over.
 --
--- KEYS   @schedules @trouble wake
+-- KEYS   @schedules @trouble resumes wake
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
@@ -133,6 +133,10 @@ for n, row in ipairs(rows) do
   elseif place == 'paused' or place == 'quarantine' then
     local since_ms, note = string.match(row.kind.note, '^(%S*) ?(.*)$')
     park(place == 'paused' and paused_key or quarantine_key, id, lane, row.due_ms, since_ms, note)
+    local until_ms = place == 'paused' and string.match(note, '\31.*\31(%d+)$')
+    if until_ms then
+      redis.call('ZADD', resumes_key, until_ms, id)
+    end
   end
 end
 if #recurring > 0 then

@@ -99,6 +99,9 @@ class Keys:
         "not move → ``<due ms> <due ms by the new rules>``.",
     )
     calendars = NamedKey("calendars", "HASH: name → ``<t of its change> <calendar>``, or - for it; lua/calendars.lua.")
+    resumes = NamedKey(
+        "resumes", "ZSET: id of a schedule that is paused until a time → that time; maybe of others, too."
+    )
     failing = NamedKey("failing", "ZSET: recurring id → failed runs in a row; see lua/lib/state.lua.")
     blocked = NamedKey("blocked", "ZSET: recurring id → skips for overlap in a row.")
     wake = NamedKey(

@@ -76,11 +76,8 @@ class Reader:
         """
         sought, calendars = [text.encode(errors="replace") for text in texts], cache(self.calendars)
         for page in read_records(self._scripts, self._keys, ids, at_first):
-            yield from (
-                as_schedule(record, self._encoder, calendars=calendars)
-                for record in page.records
-                if _has(record, sought)
-            )
+            found = (record for record in page.records if _has(record, sought))
+            yield from (as_schedule(record, self._encoder, page.now_ms, calendars) for record in found)
 
     def calendars(self) -> Calendars:
         """Return the calendars of the namespace."""

@@ -20,12 +20,12 @@ from zsched.core.options.checked import read_letters, read_options, read_policy
 from zsched.core.options.choices import Priority, ScheduleState
 from zsched.core.options.forms import LONGEST_PATH, UNREADABLE, Stored, whole_number
 from zsched.core.pages import pages_of
-from zsched.core.record import PROGRESS, STATE, Place, Record
+from zsched.core.record import PROGRESS, STATE, Place, Record, skipped_in
 from zsched.core.runs.job import CALLBACKS, OFFSET_FIELD
 from zsched.core.runs.run_id import run_id_of
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.spec import TriggerSpec
-from zsched.core.triggers.trigger import build, delay_of, read_spec, with_calendars
+from zsched.core.triggers.trigger import build, delay_of, read_spec, with_calendars, with_skipped
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, TriggerError, UnknownCalendar, UnknownZone
 from zsched.storage.keys import Keys
@@ -114,10 +114,12 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int, calendars: Callable
     own, job = _decoded(record.own), _decoded(record.job)
     version = own.get("version") if recurring else job.get("zs_version") or job.get("created_at")
     since_ms, _, note = (record.note or "").partition(" ")
-    reason, _, paused_by = note.partition(BEFORE_BY)
+    reason, _, rest = note.partition(BEFORE_BY)
+    paused_by, _, until = rest.partition(BEFORE_BY)
     wanted = job | {name.removeprefix("zs_"): text for name, text in job.items() if name.startswith("zs_")}
     labels = own if recurring else wanted
     spec, policy = _read(own.get("trigger"), _spec), _read(own.get("policy", ""), read_policy)
+    anchor_ms = _number(own.get("anchor"))
     options = read_options({Stored.JOB: job, Stored.RQ: wanted, Stored.LABEL: labels, Stored.OWN: own})
     options |= read_letters(job.get("zs", ""))
     func, queue = labels.get("func") or job.get("description", ""), job.get("origin", "")
@@ -146,8 +148,8 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int, calendars: Callable
         queue=queue[:LONGEST_NAME],
         priority=_LANES.get(record.lane, Priority.NORMAL),
         next_ms=next_ms,
-        trigger=spec,
-        anchor_ms=_number(own.get("anchor")),
+        trigger=spec and with_skipped(spec, _skipped(spec, anchor_ms or 0, record.state)),
+        anchor_ms=anchor_ms,
         nominal_ms=nominal_ms,
         version=version or None,
         last_run_id=record.last,
@@ -159,6 +161,7 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int, calendars: Callable
         updated_ms=_number(own.get("updated_at")) if recurring else _iso_ms(version),
         note=reason or None,
         paused_by=paused_by or None,
+        resumes_ms=_number(until or None),
         since_ms=(_number(since_ms) or None) if since_ms else _number(own.get("ended_at")),
         callbacks=tuple((option, path) for option, name in CALLBACKS.items() if (path := job.get(name))),
     )
@@ -207,6 +210,14 @@ def _number(text: str | bytes | None, least: int = 0, most: int = LAST_MS) -> in
 def _iso_ms(text: str | None) -> int | None:
     """Return the instant of a time of RQ's."""
     return _read(text, lambda given: to_ms(datetime.fromisoformat(given).replace(tzinfo=UTC)))
+
+
+def _skipped(spec: TriggerSpec, anchor_ms: int, state: str) -> tuple[int, ...]:
+    """Return what is skipped by hand, without times that an earlier rule of the schedule had."""
+    skipped = skipped_in(state)
+    with suppress(InvalidSchedule, TriggerError):  # not on this machine, or not without the calendars
+        return tuple(filter(build(spec, anchor_ms).has, skipped)) if skipped else ()
+    return skipped
 
 
 def _spec(text: str) -> TriggerSpec:

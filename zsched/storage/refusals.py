@@ -62,6 +62,10 @@ def refusal(
         problem = "RQ has a job by the id of its run, and zsched did not make it"
         remedy = f"give another id or time, or delete that job ({keys.rq.job('<id>-<ms>')})"
         return InvalidSchedule("id", id, problem, remedy)
+    if word == "OVER":
+        return InvalidSchedule("until", id, "the time has come by the Redis server's clock", "give a later time")
+    if word == "ONCE":
+        return InvalidSchedule("id", id, "it is a one-shot, which has no other time", f"zsched cancel {id}")
     if word == "ENDED":
         return InvalidSchedule("id", id, "it has ended", "cancel it first, or give it another rule")
     if word == "QUARANTINED":

@@ -54,15 +54,15 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
 
 _OF_CLIENTS: Final = (
     "archived", "calendars", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring",
-    "resume", "retry", "run_now",
+    "resume", "retry", "run_now", "skip",
 )  # fmt: skip
 
 # The scripts of each role: names of files in zsched/lua.
 SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "calendars", "fire", "free_slots", "get", "limits", "look",
-        "lost", "merged", "name", "native", "quarantine", "release", "renew", "replan", "report", "restore",
+        "acquire", "adopt", "advance", "audit", "calendars", "end_pauses", "fire", "free_slots", "get", "limits",
+        "look", "lost", "merged", "name", "native", "quarantine", "release", "renew", "replan", "report", "restore",
         "restore_runs", "seat", "set_aside", "shown", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),

@@ -8,22 +8,26 @@ the puts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from zsched.core.model import Schedule
-from zsched.core.occurrences.first_times import REPLANS, after_missed
-from zsched.core.options.choices import Missed
+from zsched.core.occurrences.first_times import REPLANS
+from zsched.core.options.choices import ScheduleState
+from zsched.core.record import skips_text
 from zsched.core.repair import IdOutcome
-from zsched.errors import RedisUnavailable, TriggerError
+from zsched.errors import VersionConflict
 from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
-from zsched.storage.refusals import NO_VERSION, refusal
+from zsched.storage.refusals import NO_VERSION, contended, demand, refusal
+from zsched.storage.resuming import Resuming
 from zsched.storage.scripts import KEEP_OP_MS, Scripts, word_text
+
+if TYPE_CHECKING:
+    from zsched.core.occurrences.skips import SkipPlan
 
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
@@ -36,7 +40,7 @@ class Store:
 
     def __init__(self, link: Link, keys: Keys, by: str, reader: Reader) -> None:
         self.keys, self._scripts, self._reader = keys, Scripts(link, keys, by), reader
-        self._link, self._by = link, by
+        self._link, self._by, self.resume = link, by, Resuming(link, keys, by).resume
 
     @property
     def calendars(self) -> CalendarStore:
@@ -53,38 +57,38 @@ class Store:
             for id, word in zip(ids, words, strict=True)
         }
 
-    def pause(self, ids: Sequence[str], note: str, if_version: str | None = None) -> dict[str, IdOutcome]:
-        """Pause schedules: paused or unchanged."""
-        _, *words = self._call("pause", if_version, ids, note=note, keep_op_ms=KEEP_OP_MS if if_version else 0)
+    def pause(
+        self, ids: Sequence[str], note: str, until_ms: int | None = None, if_version: str | None = None
+    ) -> dict[str, IdOutcome]:
+        """Pause schedules, until a time if it is given: paused or unchanged."""
+        own = {"note": note, "until_ms": until_ms or "", "keep_op_ms": KEEP_OP_MS if if_version else 0}
+        _, *words = self._call("pause", if_version, ids, **own)
         return {id: self._outcome(id, word, if_version) for id, word in zip(ids, words, strict=True)}
 
-    def resume(
-        self, ids: Sequence[str], missed: Missed, if_version: str | None = None, place: str = "paused"
-    ) -> dict[str, IdOutcome]:
+    # -- one schedule ---------------------------------------------------------------------------------
+
+    def skip(self, id: str, make: Callable[[Schedule], SkipPlan | None], note: str, if_version: str | None) -> None:
         """
-        Resume schedules in a step: those in *place*, paused or quarantine. Those that skip occurrences of a rule are
-        planned, and resumed in another.
+        Skip occurrences of a schedule by hand, or take that back, by the plan that *make* returns for it; None: nothing
+        is to be done. Raises as the refusals; Contended; what *make* raises.
         """
-        outcomes: dict[str, IdOutcome] = {}
-        plans = dict.fromkeys(ids, "")
         for _ in range(1 + REPLANS):
-            rows = [*chain(*plans.items())]
-            now_ms, *words = self._call("resume", if_version, rows, missed=missed.value, place=place)
-            outcomes |= {id: self._outcome(id, word, if_version) for id, word in zip(plans, words[::2], strict=True)}
-            again = [id for id in plans if outcomes[id].word == "AGAIN"]
-            found = {schedule.id: schedule for schedule in self._reader.schedules(again)}
-            plans = {}
-            for id in again:
-                try:
-                    plans[id] = _skip_plan(found.get(id), int(now_ms))
-                except TriggerError as error:
-                    outcomes[id] = IdOutcome("", error=error)
-            if not plans:
-                break
-        for id in plans:
-            problem = f"schedule {id!r} could not be planned in time for the server"
-            outcomes[id] = IdOutcome("", error=RedisUnavailable(problem, "call again, or give missed=fire"))
-        return outcomes
+            schedule = self._reader.get(id)
+            if if_version is not None and schedule.version != if_version:
+                raise VersionConflict(id, if_version, schedule.version)
+            demand(_unskippable(schedule), id, self.keys)
+            plan = make(schedule)
+            if plan is None:
+                return
+            _, word = self._call(
+                "skip", None, (), id=id, note=note, seen_version=schedule.version or NO_VERSION,
+                seen_nominal_ms=schedule.nominal_ms, from_ms=plan.from_ms, until_ms=plan.until_ms,
+                nominal_ms=plan.nominal_ms, due_ms=plan.due_ms, skips=skips_text(plan.skipped),
+                verb="skip" if plan.times[0] in plan.skipped else "take_back", times=",".join(map(str, plan.times)),
+            )  # fmt: skip
+            if word == b"done":
+                return
+        raise contended(id)
 
     # -- runs of one schedule ---------------------------------------------------------------------------
 
@@ -117,14 +121,11 @@ class Store:
         return IdOutcome(said, error=refusal(said, id, self.keys, if_version=if_version))
 
 
-def _skip_plan(schedule: Schedule | None, now_ms: int) -> str:
-    """
-    Return the plan for resume.lua of a recurring *schedule* that is resumed at *now_ms* without its missed occurrences,
-    if it still has its due time and version; "" if it was replaced meanwhile.
-    """
-    if schedule is None or schedule.trigger is None or schedule.nominal_ms is None or schedule.anchor_ms is None:
-        return ""
-    passed, plan = after_missed(schedule.trigger, schedule.anchor_ms, schedule.nominal_ms, now_ms, schedule.id)
-    seen, window = (schedule.next_ms or 0, schedule.version or NO_VERSION), (plan.from_ms, plan.until_ms)
-    words = (*seen, plan.next or "-", *window, plan.jitter_ms, passed.first_ms, passed.last_ms, passed.count)
-    return " ".join(map(str, words))
+def _unskippable(schedule: Schedule) -> str:
+    """Return the word of a refusal if single occurrences of *schedule* cannot be skipped; else ""."""
+    if schedule.kind == "once":
+        return "ONCE"
+    if schedule.state in (ScheduleState.QUARANTINED, ScheduleState.ENDED):
+        return schedule.state.value.upper()
+    is_whole = None not in (schedule.trigger, schedule.nominal_ms, schedule.next_ms)
+    return "" if is_whole and not schedule.unreadable else "QUARANTINED"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zsched.core.entry import text
+from zsched.core.entry import BEFORE_BY, text
 from zsched.core.model import iso
 from zsched.core.options.forms import whole_number
 from zsched.core.record import PROGRESS
@@ -131,8 +131,10 @@ def _scored(flat: list[bytes]) -> tuple[tuple[str, int], ...]:
 
 
 def _due(value: bytes) -> int | None:
-    """Return the due time in a value of ``paused``, or None if another program wrote the value."""
+    """Return the due time in a value of ``paused``; None: the pause has an end, or another program wrote the value."""
     words = text(value).split(" ", 2)
+    if text(value).count(BEFORE_BY) > 1:
+        return None
     try:
         return whole_number(words[1])
     except (IndexError, ValueError):

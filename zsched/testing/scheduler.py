@@ -39,6 +39,7 @@ from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import Run
 from zsched.daemon.calendars import CalendarReplanner
 from zsched.daemon.native import Native
+from zsched.daemon.pauses import PauseEnder
 from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
@@ -108,6 +109,7 @@ class ManualScheduler:
         present = self._calendars.present
         self._ticker = Ticker(self._dispatch, never, settings, self._clock, calendars=present)
         self._slots = SlotKeeper(self._keys, self._clock).over(wire)
+        self._pauses = PauseEnder(self._keys).over(wire)
         self._pushes, self._deadlines = Pushes(wire, self._keys), ManualDeadlines(wire, self._keys)
         self._endings = ManualEndings(wire, self._keys, self._pushes)
         self._worker = InlineWorker(ground.plain_client(self.redis), self._clock, serializer)
@@ -260,12 +262,14 @@ class ManualScheduler:
         for _ in range(_MOST_PASSES):
             self._release()
             with _warnings_only():
+                self._pauses.step(self._term)
                 tick = self._ticker.tick(self._term)
             delayed_ms = self._delayed.due_ms()
             if delayed_ms <= now_ms:
                 self._delayed.move(self._term)
             elif not tick.has_more:
-                return self._pushes.fired(self._look(), self._encoder), min(_next_ms(tick, now_ms), delayed_ms)
+                next_ms = min(_next_ms(tick, now_ms), delayed_ms, self._pauses.next_ms())
+                return self._pushes.fired(self._look(), self._encoder), next_ms
         raise ZschedError(f"{self.now.isoformat()}: after {_MOST_PASSES} passes there is still something due")
 
     def _filled(self, queues: Sequence[str]) -> Sequence[str]:

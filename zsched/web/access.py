@@ -127,7 +127,7 @@ class Caller:
         last_run_id = schedule.last_run_id if (schedule.last_nominal_ms or 0) >= put_ms else None
         found = replace(schedule, created_ms=created_ms, last_run_id=last_run_id)
         is_older = (schedule.since_ms or put_ms) < put_ms - 1  # a version is of the millisecond before a pause
-        return replace(found, note=None, paused_by=None, since_ms=None) if is_older else found
+        return replace(found, note=None, paused_by=None, resumes_ms=None, since_ms=None) if is_older else found
 
     def sees_queue(self, queue: str) -> bool:
         """Return True if schedules of *queue* may be within the limits."""

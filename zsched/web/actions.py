@@ -22,6 +22,7 @@ from zsched.storage.keys import keys_of
 from zsched.storage.refusals import contended, not_found
 from zsched.web.access import Caller
 from zsched.web.problems import Problem
+from zsched.web.reading import rfc3339
 
 ATTEMPTS: Final = 3
 T = TypeVar("T")
@@ -36,16 +37,23 @@ class ScheduleAction(NamedTuple):
     state: ScheduleState | None
     outcome: str
     done: str
-    arguments: Mapping[str, str] = {}
+    arguments: Mapping[str, Any] = {}
 
 
 _MISSED: Final = {"missed": Missed.FIRE.value}
 ACTIONS: Final = {
-    "pause": ScheduleAction(ScheduleState.ACTIVE, "paused", "paused", {"note": ""}),
+    "pause": ScheduleAction(ScheduleState.ACTIVE, "paused", "paused", {"note": "", "until": None}),
     "resume": ScheduleAction(ScheduleState.PAUSED, "resumed", "resumed", _MISSED),
     "release": ScheduleAction(ScheduleState.QUARANTINED, "resumed", "released", _MISSED),
     "cancel": ScheduleAction(None, "", "cancelled"),
 }
+
+_ARGUMENTS: Final[dict[str, Mapping[str, Any]]] = {
+    **{name: action.arguments for name, action in ACTIONS.items()},
+    "skip": {"at": None, "next": 1, "note": ""},
+    "unskip": {"at": None, "note": ""},
+}
+_TIMES: Final = ("at", "until")
 
 
 async def found_of(call: Caller, id: str) -> Schedule:
@@ -71,23 +79,23 @@ async def change(
     call: Caller, action: str, id: str, given: Mapping[str, Any], version: str | None = None
 ) -> Schedule | str | None:
     """
-    Do *action* (``ACTIONS``) with schedule *id*, if it has *version*, and return the result of ``Client.pause`` and the
-    others. *given*: its note, or what to do with missed times. Raises as they do; Problem.
+    Do *action* (``ACTIONS``, skip or unskip) with schedule *id*, if it has *version*, and return the result of
+    ``Client.pause`` and the others. *given*: its arguments; texts for times. Raises as they do; Problem.
     """
     call.demand_write()
     if call.is_limited:
         found = await found_of(call, id)
         version = version or found.version
-    result: Schedule | str | None = await getattr(call.client, action)(
-        id, *_arguments(action, given), if_version=version
-    )
+    arguments = _arguments(action, given)
+    result: Schedule | str | None = await getattr(call.client, action)(id, **arguments, if_version=version)
     if result == "not_found":
         raise not_found(id, keys_of(call.settings))
     return result
 
 
-def _arguments(action: str, given: Mapping[str, Any]) -> list[Any]:
-    return [given.get(*each) for each in ACTIONS[action].arguments.items()]
+def _arguments(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: given.get(name, usual) for name, usual in _ARGUMENTS[action].items()}
+    return {name: rfc3339(name, value) if name in _TIMES else value for name, value in found.items()}
 
 
 async def run_now(call: Caller, id: str) -> str:
@@ -152,7 +160,7 @@ async def change_all(
     state, outcome, *_ = ACTIONS[action]
     arguments = _arguments(action, given)
     if not call.is_limited:
-        done: Repaired = await getattr(call.client, f"{action}_many")(*arguments, **filters, **options)
+        done: Repaired = await getattr(call.client, f"{action}_many")(**arguments, **filters, **options)
         return done
     wanted = ChangeOptions.taken(options)
     demand_filter(filters)
@@ -163,7 +171,7 @@ async def change_all(
         return tally.result(is_dry_run=True)
     for each in found:
         try:
-            result = await getattr(call.client, action)(each.id, *arguments, if_version=each.version)
+            result = await getattr(call.client, action)(each.id, **arguments, if_version=each.version)
             tally.add({each.id: IdOutcome(outcome or result)})
         except ScheduleNotFound:
             tally.add({each.id: IdOutcome("not_found")})

@@ -62,9 +62,9 @@ async def batch(request: Request, call: Admitted) -> Response:
     return BatchResponse(request, call)
 
 
-@router.post("/schedules:pause", **schemas.bulk("Pause the schedules that a filter finds.", note=str))
+@router.post("/schedules:pause", **schemas.bulk("Pause the schedules that a filter finds.", note=str, until=str))
 async def pause(call: Admitted, body: Body) -> Response:
-    """Pause the active schedules that `filter` finds; `note` is the reason. `dry_run` only counts them."""
+    """Pause the active schedules that `filter` finds; `until` a time with an offset. `dry_run` only counts them."""
     return await _change(call, "pause", body)
 
 

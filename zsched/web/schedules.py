@@ -130,10 +130,26 @@ async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
     return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, _if_match(request))})
 
 
-@router.post(f"{_ONE}:pause", **schemas.action("Stop it until it is resumed.", "Schedule", _IF_MATCH, note=str))
+@router.post(
+    f"{_ONE}:pause", **schemas.action("Stop it until it is resumed.", "Schedule", _IF_MATCH, note=str, until=str)
+)
 async def pause(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
-    """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
+    """Stop a schedule until it is resumed, or `until` a time; `note` is the reason. Honours `If-Match`."""
     return await _change(call, "pause", id, body, request)
+
+
+@router.post(
+    f"{_ONE}:skip", **schemas.action("Skip occurrences to come.", "Schedule", _IF_MATCH, at=str, next=int, note=str)
+)
+async def skip(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
+    """Skip the occurrence `at` a time, or the `next` ones; `note` is the reason. Honours `If-Match`."""
+    return await _change(call, "skip", id, body, request)
+
+
+@router.post(f"{_ONE}:unskip", **schemas.action("Take back a skip.", "Schedule", _IF_MATCH, at=str, note=str))
+async def unskip(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
+    """Take back the skip of the occurrence `at` a time, or all skips. Honours `If-Match`."""
+    return await _change(call, "unskip", id, body, request)
 
 
 @router.post(f"{_ONE}:resume", **schemas.action("Resume a paused schedule.", "Resumed", _IF_MATCH, missed=Missed))

@@ -45,7 +45,7 @@ def test_resume_skips_an_overdue_one_shot_or_says_it_fires(zsched: Zsched, monke
         zsched("add", id, FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
         zsched("pause", id)
 
-    skipped = zsched("resume", "skipped", "--missed", "skip")
+    skipped = zsched("resume", "skipped", "--skip-missed")
     monkeypatch.setattr(Reader, "find", lambda reader, id: None)  # a daemon has fired it
     result = zsched("resume", "late", "--json")
 
@@ -233,3 +233,46 @@ def test_ctrl_c_says_how_far_the_command_came(campaign: Zsched, monkeypatch: pyt
 
     assert INTERRUPTED == result.exit_code
     assert "stopped after 5 of 12 schedules, or up to 100 more; the same command continues" in result.stderr
+
+
+def test_skip_tells_the_next_time_and_what_is_left_out(zsched: Zsched) -> None:
+    zsched("add", "digest", FUNC, "--cron", "0 9 * * *", "--tz", "Asia/Seoul")
+    first, second = (one["local"] for one in zsched.json("next", "digest", "--number", "2"))
+
+    skipped = zsched("skip", "digest", first, "--note", "holiday")
+    refused = zsched("skip", "digest", first.replace("T09:00", "T09:01"))
+    back = zsched("skip", "digest", "--take-back")
+
+    assert f"digest: skipped (next {second.replace('T', ' ')}" in skipped.output
+    assert f"left out: {first.replace('T', ' ')})" in skipped.output
+    assert (USAGE, True) == (refused.exit_code, "no occurrence of its rule is then" in refused.output)
+    assert f"digest: taken_back (next {first.replace('T', ' ')}" in back.output
+
+
+def test_next_marks_skipped_times_and_its_json_leaves_them_out(zsched: Zsched) -> None:
+    zsched("add", "digest", FUNC, "--cron", "0 9 * * *")
+    zsched("skip", "digest")
+
+    lines = zsched("next", "digest", "--number", "1").output.splitlines()
+
+    assert [True, False] == ["skipped by hand" in line for line in lines[-2:]]
+    assert 1 == len(zsched.json("next", "digest", "--number", "1"))
+    assert 1 == len(zsched.json("show", "digest")["skipped"])
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "output"),
+    [
+        ("skip nobody", NOT_FOUND, "nobody: not_found\n"),
+        ("skip party", USAGE, "zsched cancel party"),
+        ("skip beat --next 2 --take-back", USAGE, "--next goes without"),
+        ("skip beat --if-version 1-1-1", FAILED, "beat: changed"),
+        ("pause beat --until 2026-01-01T00:00Z", USAGE, "the time has come"),
+        ("pause --queue default --until 2099-01-01T00:00", USAGE, "a naive datetime names no instant"),
+        ("pause beat --until 2099-01-01T00:00Z", DONE, "beat: paused (until 2099-01-01 00:00:00+00:00"),
+    ],
+)
+def test_skip_and_pause_say_what_is_in_their_way(some: Zsched, command: str, code: int, output: str) -> None:
+    result = some(*command.split())
+
+    assert (code, True) == (result.exit_code, output in result.output + result.stderr), result.output

@@ -13,6 +13,7 @@ import pytest
 
 from tests.builders.web import Web
 from zsched import Client
+from zsched.core.clock import from_ms
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once
@@ -39,6 +40,30 @@ def test_a_page_says_once_what_was_done(ann: httpx.Client, client: Client) -> No
     assert 'class="said"' not in made_up.text
     said = '<p class="said" role="status">paused</p>'
     assert (False, True, False) == tuple(said in page.text for page in (part, first, second))
+
+
+def test_the_next_occurrence_is_skipped_and_taken_back_on_the_page(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *")
+    [first] = client.preview("digest", n=1)
+
+    ann.post("/schedules/digest:skip", data={"note": "holiday"})
+    page = ann.get("/schedules/digest").text
+    assert (first,) == client.get("digest").skipped
+    assert f'name="at" value="{first.isoformat()}"' in page
+    assert "will skip" in page
+
+    ann.post("/schedules/digest:unskip", data={"at": first.isoformat()})
+    assert () == client.get("digest").skipped
+
+
+def test_a_pause_with_an_end_is_local_in_the_zone_of_the_page(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", tz="Asia/Seoul")
+
+    ann.post("/schedules/digest:pause", data={"note": "", "until": "2099-12-24T18:00"})
+
+    assert datetime(2099, 12, 24, 9, tzinfo=UTC) == from_ms(client.get("digest").resumes_ms or 0)
+    assert "until 2099-12-24 18:00:00+09:00" in ann.get("/schedules/digest").text
+    assert "paused until 2099-12-24" in re.sub("<[^>]*>", "", ann.get("/schedules?state=paused").text)
 
 
 def test_the_questions_of_actions_say_what_they_do_and_name_a_way_out(ann: httpx.Client, client: Client) -> None:
@@ -192,4 +217,4 @@ def test_pages_of_a_server_without_changes_give_the_reason_to_an_operator(
     assert reason not in viewers
     disabled = [re.findall(r"<button [^>]*disabled[^>]*>([^<]*)<", page) for page in pages]
     assert [[], ["Pause …", "Resume …", "Cancel …"]] == disabled[:2]
-    assert ["Run now …", "Pause …", "Edit", "Backfill", "Cancel …"] == disabled[2]
+    assert ["Run now …", "Pause …", "Skip next …", "Edit", "Backfill", "Cancel …"] == disabled[2]

@@ -38,13 +38,14 @@ NAMINGS = [
     ("func", "app.pay.send"),
     *((name, value) for name in CALLBACKS for value in ("app.pay.ok", {"func": "app.pay.ok"})),
 ]
+LIFE = ("pause", "resume", "release", "skip", "unskip", "run", "backfill")
 # What a limited caller can ask about one schedule: in the API, and on pages.
 OF_ONE = [
     *(("GET", f"/api/v1/schedules/theirs{what}") for what in ("", "/story", "/occurrences")),
-    *(("POST", f"/api/v1/schedules/theirs:{what}") for what in ("pause", "resume", "release", "run", "backfill")),
+    *(("POST", f"/api/v1/schedules/theirs:{what}") for what in LIFE),
     ("PATCH", "/api/v1/schedules/theirs"), ("DELETE", "/api/v1/schedules/theirs"),
     *(("GET", f"/schedules/theirs{what}") for what in ("", "/edit", "/backfill", "/preview?every=60")),
-    *(("POST", f"/schedules/theirs:{what}") for what in ("pause", "resume", "release", "run", "cancel", "backfill")),
+    *(("POST", f"/schedules/theirs:{what}") for what in (*LIFE, "cancel")),
     ("POST", "/schedules/theirs/edit"),
     ("GET", "/outcomes?id=theirs"), ("GET", "/find?q=theirs"),
 ]  # fmt: skip

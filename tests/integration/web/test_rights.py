@@ -65,7 +65,8 @@ ROWS = [
         "POST /schedules/{id}:{action}, /runs/{run_id}:{action}", READ_ONLY, MISSING, YES, YES,
     ),
     Row(
-        "POST /schedules/{id}:pause, /schedules/{id}:resume, /schedules/{id}:release",
+        "POST /schedules/{id}:pause, /schedules/{id}:resume, /schedules/{id}:release, /schedules/{id}:skip,"
+        " /schedules/{id}:unskip",
         "GET /schedules/{id}/edit; POST /schedules/{id}/edit", READ_ONLY, MISSING, YES, WITHOUT,
     ),
     Row("GET /schedules", "", YES, LEFT_OUT, YES, WITHOUT),

@@ -95,6 +95,22 @@ def test_pause_resume_run_and_cancel(http: httpx.Client, redis_client: redis.Red
     assert [200, 404] == [each.status_code for each in gone]
 
 
+def test_skips_and_a_pause_with_an_end(http: httpx.Client) -> None:
+    http.put("/schedules/a", json={"func": "app.tasks.digest", "cron": "0 9 * * *"})
+    first, second, third = http.post("/preview", json={"id": "a", "n": 3}).json()["times"]
+
+    skipped = http.post("/schedules/a:skip", json={"next": 2, "note": "holidays"}).json()
+    back = http.post("/schedules/a:unskip", json={"at": second}).json()
+    refused = http.post("/schedules/a:skip", json={"at": "2099-01-01T09:01:00Z"})
+    paused = http.post("/schedules/a:pause", json={"until": "2099-01-01T00:00:00Z"}).json()
+
+    assert [2, 1] == [len(one["skipped"]) for one in (skipped, back)]
+    assert [third[:10], second[:10]] == [one["next_at"][:10] for one in (skipped, back)]
+    assert (422, "at") == (refused.status_code, refused.json()["option"])
+    assert ("paused", "2099-01-01T00:00:00.000Z") == (paused["state"], paused["resumes_at"])
+    assert first[:10] == paused["skipped"][0][:10]
+
+
 def test_the_log_and_the_story_name_the_token_that_asked(web: Web, http: httpx.Client, redis_url: str) -> None:
     http.put("/schedules/a", json=RULE)
     http.post("/schedules/a:pause")

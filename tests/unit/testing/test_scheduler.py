@@ -31,6 +31,20 @@ def test_an_hourly_schedule_fires_three_times_in_three_hours_at_its_nominal_time
     assert [run.id.encode() for run in runs] == scheduler.redis.lrange(f"{RQ}:queue:mail", 0, -1)
 
 
+def test_skips_and_a_pause_with_an_end_hold_over_the_hours_of_a_test(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="hourly", every=HOUR)
+    scheduler.client.skip("hourly", NINE + 2 * HOUR, note="holiday")
+    first = scheduler.advance(hours=3)
+    scheduler.client.pause("hourly", until=NINE + 5.5 * HOUR)
+    then = scheduler.advance(hours=4)
+
+    assert [NINE + n * HOUR for n in (1, 3)] == nominal(first)
+    assert [NINE + n * HOUR for n in (6, 7)] == nominal(then)
+    told = [text for _, text in scheduler.client.why("hourly").lines]
+    assert 1 == sum("skipped by hand" in text for text in told)
+    assert 1 == sum("resumed, as" in text for text in told)
+
+
 def test_the_next_time_is_exact_to_the_millisecond(scheduler: ManualScheduler) -> None:
     client = scheduler.client
 

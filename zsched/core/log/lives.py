@@ -1,6 +1,6 @@
 """
-Entries with later states of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``, ``stop``,
-``unblock``) and of a leader (``term``). An entry of runs does not change their schedules.
+Entries with later states of a schedule (``pause``, ``resume``, ``skip``, ``replan``), of a run (``end``, ``again``,
+``stop``, ``unblock``) and of a leader (``term``). An entry of runs does not change their schedules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
-from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver, Skips
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.occurrences.policy import Range, passed_in
@@ -21,14 +21,15 @@ from zsched.core.runs.run_id import run_id_of
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
-    """Schedules were paused. A row is id, and "<lane> <due ms>"."""
+    """Schedules were paused, until a time or until they are resumed. A row is id, and "<lane> <due ms>"."""
 
     whats = frozenset({What.PAUSED})
 
     @once
     def paused(self) -> list[Paused]:
         """The schedules, with their due times, and the note as the hash of paused schedules has it."""
-        note = self._field(b"note") + (f"{BEFORE_BY}{self.by}" if self.by else "")
+        note, until = self._field(b"note"), text(self.fields.get(b"until", b""))
+        note += (f"{BEFORE_BY}{self.by or ''}" if self.by or until else "") + (f"{BEFORE_BY}{until}" if until else "")
         rows = ((id, milliseconds(words.split(" ")[1])) for id, words, _ in self._stored())
         return [Paused(id, due_ms, note) for id, due_ms in rows]
 
@@ -36,15 +37,38 @@ class PauseEntry(ParsedEntry, kind="pause"):
         return self.paused
 
     def changes(self) -> Iterator[Change]:
-        note = self._field(b"note")
+        note, until = self._field(b"note"), milliseconds(text(self.fields.get(b"until") or b"-"))
         for row in self.paused:
-            yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, why=note)
+            yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, next_ms=until, why=note)
+
+
+class SkipEntry(ParsedEntry, kind="skip"):
+    """
+    Occurrences to come are skipped by hand, or not any more. A row is id, and "<verb> <times> <next nominal ms> <next
+    due ms> <state>"; the verb is skip or take_back.
+    """
+
+    whats = frozenset({What.SKIP_ASKED, What.SKIP_TAKEN_BACK})
+
+    def rows(self) -> Iterator[Skips]:
+        for id, words, _ in self._stored():
+            verb, times, nominal, due, state = words.split(" ")
+            skipped = list(map(int, times.split(",")))
+            yield Skips(id, skipped, verb != "skip", int(nominal), int(due), "" if state == "-" else state)
+
+    def changes(self) -> Iterator[Change]:
+        note = self._field(b"note")
+        for row in self.rows():
+            what = What.SKIP_TAKEN_BACK if row.is_taken_back else What.SKIP_ASKED
+            for at_ms in row.times:
+                yield self._change(row.id, what, nominal_ms=at_ms, why=note)
 
 
 class ResumeEntry(ParsedEntry, kind="resume"):
     """
     Schedules were resumed. A row is id, and "<lane> <due ms>". Without the occurrences that passed in the pause, its
-    words are "<lane> <due ms> <first ms> <last ms> <count> <nominal ms>".
+    words are "<lane> <due ms> <first ms> <last ms> <count> <nominal ms>". If the pause was until then, who paused it
+    follows.
     """
 
     whats = frozenset({What.RESUMED, What.SKIPPED, What.ENDED})
@@ -53,9 +77,9 @@ class ResumeEntry(ParsedEntry, kind="resume"):
     def resumed(self) -> list[Resumed]:
         """The schedules, with their due times."""
         found = []
-        for id, words, _ in self._stored():
+        for id, words, author in self._stored():
             _, due, *skipped = words.split(" ")
-            row = Resumed(id, milliseconds(due))
+            row = Resumed(id, milliseconds(due), author=author)
             if skipped:
                 first, last, count, nominal = skipped
                 row.nominal_ms, row.passed = milliseconds(nominal), Range(int(first), int(last), int(count))
@@ -73,7 +97,7 @@ class ResumeEntry(ParsedEntry, kind="resume"):
                 yield self._change(row.id, What.SKIPPED, why=Outcome.PAUSED.reason, **asdict(row.passed))
             if goes_on and row.due_ms is not None:
                 ready_us = self.at_us if row.id in past else 0
-                yield self._change(row.id, What.RESUMED, nominal_ms=row.due_ms, ready_us=ready_us)
+                yield self._change(row.id, What.RESUMED, nominal_ms=row.due_ms, ready_us=ready_us, why=row.author)
             elif row.due_ms is None:
                 yield self._change(row.id, What.ENDED)
 

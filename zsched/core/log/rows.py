@@ -131,15 +131,29 @@ class CalendarsHeld:
 
 
 @dataclass(slots=True)
+class Skips(OfSchedule):
+    """
+    Occurrences of a schedule that are skipped by hand, or not any more: ``times``; then its next one, and its state.
+    """
+
+    times: Sequence[int]
+    is_taken_back: bool
+    nominal_ms: int
+    due_ms: int
+    state: str
+
+
+@dataclass(slots=True)
 class Resumed(OfSchedule):
     """
     A schedule is resumed. ``due_ms`` is None if it ended. ``passed``: the occurrences in the pause, which do not fire;
-    *nominal_ms* is then the next.
+    *nominal_ms* is then the next. ``author``: who paused it until then.
     """
 
     due_ms: int | None
     nominal_ms: int | None = None
     passed: Range | None = None
+    author: str = ""
 
 
 @dataclass(slots=True)

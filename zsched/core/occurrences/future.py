@@ -184,7 +184,7 @@ class Future:
         self.start_ms, self.end_ms = start_ms, min(end_ms, LAST_MS + 1)
         self.left_out: Counter[str] = Counter()
         self._next: list[Expected] = []
-        self._rules: dict[tuple[TriggerSpec, int, int], _SharedRule] = {}
+        self._rules: dict[tuple[TriggerSpec, object, int, int], _SharedRule] = {}
         for one in schedules:
             if one.state is not ScheduleState.ACTIVE or one.next_ms is None:
                 self.left_out[one.state.value] += 1
@@ -257,7 +257,7 @@ class Future:
             return
         if nominal_ms is not None and due_ms is not None and due_ms < self.end_ms:
             self._add_next(one, nominal_ms, due_ms, now_ms)
-            key = spec, anchor_ms if spec.is_anchored else 0, nominal_ms
+            key = spec, spec.skipped, anchor_ms if spec.is_anchored else 0, nominal_ms
             self._rules.setdefault(key, _SharedRule(trigger, nominal_ms, [])).members.append(one)
 
 

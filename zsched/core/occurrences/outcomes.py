@@ -3,7 +3,7 @@ Outcomes: what becomes of an occurrence, or of a run that somebody requested.
 
 ``What`` is a kind of change to a schedule, as stories, listings and counts show it. ``Outcome`` is a word with which a
 script answers, or which a row of the log contains. Several words may make one change: a skipped occurrence has one of
-six reasons.
+seven reasons.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class What(Enum):
     FOUND = "found"  # a new archive read it from Redis
     PAUSED = "paused"
     RESUMED = "resumed"
+    SKIP_ASKED = "skip_asked"  # an occurrence to come is skipped by hand: ``why`` is the note
+    SKIP_TAKEN_BACK = "skip_taken_back"  # it is not, after all
     REPLANNED = "replanned"  # the rules of its zone changed: the waiting occurrence has another time
     FIRED = "fired"  # a run was pushed to its queue at its time
     ENQUEUED = "enqueued"  # a run was pushed on request
@@ -74,6 +76,7 @@ class Outcome(Enum):
     PAUSED = "paused", What.SKIPPED, "paused", "it was paused"
     MISSED = "missed", What.SKIPPED, "missed", "too late for its catch_up and catch_up_window", "warning", "runs_missed"
     LIMIT = "limit", What.SKIPPED, "limit", "more had passed than catch_up_limit allows", "warning", "runs_over_limit"
+    BY_HAND = "by_hand", What.SKIPPED, "by hand", "skipped by hand", "info", "run_skipped"
     RULE_CHANGED = "rule_changed", What.SKIPPED, "rule_changed", "it was overdue when its schedule got another rule"
     EXPIRED = "expired", What.EXPIRED, "", "later than its deadline (expires_after)", "warning", "run_expired"
     COALESCED = "coalesced", What.COALESCED, "", "in favour of a later occurrence", "warning", "runs_coalesced"

@@ -33,13 +33,23 @@ from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.future import Walk
 from zsched.core.occurrences.policy import Passed, excluded
-from zsched.core.record import Record
+from zsched.core.record import Record, skipped_in
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
-from zsched.core.triggers.trigger import OpenTrigger, Trigger, build, delay_of, due_of, spec_of, with_calendars
+from zsched.core.triggers.trigger import (
+    OpenTrigger,
+    Trigger,
+    build,
+    delay_of,
+    due_of,
+    spec_of,
+    unskipped,
+    with_calendars,
+    with_skipped,
+)
 from zsched.core.triggers.zones import offset_s, resolve_local, zone
 
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
@@ -123,7 +133,7 @@ def move_of(record: Record, calendars: Calendars = NO_CALENDARS) -> Move | None:
     if record.run:
         return _move_of_one_shot(record, record.due_ms)
     own = record.own_fields()
-    spec = with_calendars(spec_of(own[b"trigger"]), lambda: calendars)
+    spec = rule_of(record, calendars)
     if record.nominal_ms is None or not spec.is_of_zone:
         return None
     trigger = build(spec, int(own[b"anchor"]))
@@ -131,6 +141,12 @@ def move_of(record: Record, calendars: Calendars = NO_CALENDARS) -> Move | None:
     fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is not an occurrence
     new_ms = moved(trigger, record.nominal_ms, fired_ms)
     return None if new_ms is None else Move(record, new_ms, due_of(trigger, record.id, new_ms))
+
+
+def rule_of(record: Record, calendars: Calendars = NO_CALENDARS) -> TriggerSpec:
+    """Return the rule of a recurring schedule, without what is skipped. Raises as ``move_of``."""
+    spec = with_calendars(spec_of(record.own_fields()[b"trigger"]), lambda: calendars)
+    return with_skipped(spec, skipped_in(record.state))
 
 
 def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
@@ -144,7 +160,7 @@ def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
     if record.run or record.place not in _PLACES or record.nominal_ms is None or record.nominal_ms <= now_ms:
         return None
     own = record.own_fields()
-    spec = with_calendars(spec_of(own[b"trigger"]), lambda: calendars)
+    spec = rule_of(record, calendars)
     if spec.calendars is NO_CALENDARS:
         return None
     trigger, last = build(spec, int(own[b"anchor"])), RunId.parse(record.last) if record.last else None
@@ -152,7 +168,8 @@ def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
     new_ms = trigger.next_after(max(now_ms, fired_ms))
     if new_ms is None or new_ms == record.nominal_ms:
         return None
-    passed = excluded(trigger, record.nominal_ms - 1, new_ms) if isinstance(trigger, OpenTrigger) else ()
+    rest = unskipped(trigger)
+    passed = excluded(rest, record.nominal_ms - 1, new_ms) if isinstance(rest, OpenTrigger) else ()
     return Move(record, new_ms, due_of(trigger, record.id, new_ms), passed=passed)
 
 

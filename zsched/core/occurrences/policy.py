@@ -8,15 +8,16 @@ only passed on here: the script that pushes decides whether the previous run is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.triggers.trigger import OpenTrigger, Trigger, due_of, nth_after
+from zsched.core.triggers.trigger import OpenTrigger, SkippingTrigger, Trigger, due_of, nth_after, unskipped
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
@@ -115,12 +116,15 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
 
     Pure: same arguments, same plan. An occurrence that is not pushed is in ``passed`` with its reason, never dropped
     silently. The occurrence *nominal_ms* was promised, so it counts even if the zone's rules changed meanwhile; but not
-    if a calendar excludes it by now.
+    if a calendar excludes it by now, or somebody skips it.
 
     Raises:
         TriggerError: the trigger cannot produce a time (evaluation bound reached).
     """
-    if isinstance(trigger, OpenTrigger) and (closed := trigger.closed.at(nominal_ms)) is not None:
+    if isinstance(trigger, SkippingTrigger) and nominal_ms in trigger.spec.skipped:
+        return _plan(trigger, id, None, (), nominal_ms, nominal_ms)
+    rest = unskipped(trigger)
+    if isinstance(rest, OpenTrigger) and (closed := rest.closed.at(nominal_ms)) is not None:
         excluded = Passed(Outcome.EXCLUDED.word, Range(nominal_ms, nominal_ms, 1), closed.why)
         return _plan(trigger, id, None, (excluded,), nominal_ms, nominal_ms)
     latest_ms = latest_due(trigger, nominal_ms, now_ms, id)
@@ -136,13 +140,20 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
 def _plan(
     trigger: Trigger, id: str, fire_ms: int | None, passed: tuple[Passed, ...], nominal_ms: int, last_ms: int
 ) -> Plan:
-    """Return the plan: next comes the occurrence after *last_ms*. Add the excluded ones from *nominal_ms* to it."""
+    """
+    Return the plan: next comes the occurrence after *last_ms*. Add the excluded ones from *nominal_ms* to it, and the
+    skipped ones.
+    """
     next_ms = trigger.next_after(last_ms)
     if next_ms is not None and next_ms <= nominal_ms:
         raise TriggerError(f"the trigger went back from {nominal_ms} to {next_ms}")
-    if isinstance(trigger, OpenTrigger):
-        passed += excluded(trigger, nominal_ms, last_ms) if last_ms > nominal_ms else ()
-        passed += excluded(trigger, last_ms, next_ms)
+    rest = unskipped(trigger)
+    if isinstance(rest, OpenTrigger):
+        passed += excluded(rest, nominal_ms, last_ms) if last_ms > nominal_ms else ()
+        passed += excluded(rest, last_ms, next_ms)
+    if isinstance(trigger, SkippingTrigger):
+        by_hand = _skipped(trigger, nominal_ms if next_ms is not None else LAST_MS)
+        passed = tuple(sorted((*passed, *by_hand), key=lambda one: one.range.first_ms))
     return Plan(
         fire_ms,
         None if fire_ms is None else due_of(trigger, id, fire_ms),
@@ -160,6 +171,16 @@ def excluded(trigger: OpenTrigger, after_ms: int, until_ms: int | None) -> tuple
         why = "; ".join(words) if len(words) <= _MOST_WORDS else f"{len(words)} reasons"
         found[_MOST_EXCLUDED - 1 :] = [(rest[0][0], rest[-1][1], sum(one[2] for one in rest), why)]
     return tuple(Passed(Outcome.EXCLUDED.word, Range(first, last, count), why) for first, last, count, why in found)
+
+
+def _skipped(trigger: SkippingTrigger, until_ms: int) -> Iterator[Passed]:
+    """
+    Yield the occurrences until *until_ms* that were skipped by hand. Later ones can be taken back still: a later plan
+    has them. advance.lua removes the same skips from the state, so each is recorded once.
+    """
+    for at_ms in trigger.spec.skipped:
+        if at_ms <= until_ms and trigger.rest.has(at_ms):
+            yield Passed(Outcome.BY_HAND.word, Range(at_ms, at_ms, 1))
 
 
 def latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:

@@ -11,7 +11,7 @@ from zsched.core.options.checked import POLICIES
 from zsched.core.options.table import OPTIONS
 from zsched.core.wording import duration_text
 
-_INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "updated_at", "last_nominal_at", "since")
+_INSTANTS: Final = "next_at anchor_at nominal_at created_at updated_at last_nominal_at resumes_at since".split()
 _DURATIONS: Final = [option.json_name for option in OPTIONS.values() if option.form.unit]
 
 

@@ -29,10 +29,11 @@ from typing import Final, NamedTuple
 
 from zsched.core.entry import text
 from zsched.core.model import iso
+from zsched.core.occurrences.planning import rule_of
 from zsched.core.record import Place, Record
 from zsched.core.recovery.difference import restored_row
 from zsched.core.runs.run_id import RunId
-from zsched.core.triggers.trigger import Trigger, build, spec_of
+from zsched.core.triggers.trigger import Trigger, build
 
 GRACE_MS: Final = 60_000  # after its time; then an occurrence counts as missed
 
@@ -143,8 +144,7 @@ def may_be_left_out(known: Record, told_ms: int, now_ms: int) -> int | None:
     if last is not None:
         told_ms = max(told_ms, last.nominal_ms)
     try:
-        spec = spec_of(own[b"trigger"])
-        return missing_occurrence(build(spec, int(own[b"anchor"])), known.nominal_ms, told_ms, now_ms)
+        return missing_occurrence(build(rule_of(known), int(own[b"anchor"])), known.nominal_ms, told_ms, now_ms)
     except Exception:
         return None
 

@@ -118,12 +118,19 @@ def _found(change: Change, tz: str, _: str) -> str:
 
 
 def _paused(change: Change, tz: str, _: str) -> str:
-    return f"paused{_by(change)}" + (f': "{change.why}"' if change.why else "")
+    until = "" if change.next_ms is None else f" until {_at(change.next_ms, tz)}"
+    return f"paused{_by(change)}{until}" + (f': "{change.why}"' if change.why else "")
 
 
 def _resumed(change: Change, tz: str, _: str) -> str:
     has_passed = change.nominal_ms is not None and change.nominal_ms * 1000 <= change.at_us
-    return f"resumed{_by(change)}; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
+    asked = f", as {change.why} had asked" if change.why else _by(change)
+    return f"resumed{asked}; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
+
+
+def _skip_asked(change: Change, tz: str, _: str) -> str:
+    verb = "will skip" if change.what is What.SKIP_ASKED else "will not skip"
+    return f"{verb} {_at(change.nominal_ms, tz)}, asked{_by(change)}" + (f': "{change.why}"' if change.why else "")
 
 
 def _fired(change: Change, tz: str, context: str) -> str:
@@ -201,6 +208,8 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.FOUND: _found,
     What.PAUSED: _paused,
     What.RESUMED: _resumed,
+    What.SKIP_ASKED: _skip_asked,
+    What.SKIP_TAKEN_BACK: _skip_asked,
     What.REPLANNED: "its zone's rules changed ({0.why}): next {next} instead of {nominal}",
     What.FIRED: _fired,
     What.ENQUEUED: _enqueued,

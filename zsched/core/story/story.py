@@ -158,6 +158,7 @@ class _Teller:
         self.is_there = False  # True if Redis has it, by the changes so far
         self.authors: tuple[str | None, str | None] = (None, None)  # of its first and last put in this life
         self._is_recurring = False
+        self._asked_for = dict[int | None, str]()  # of occurrences that are skipped by hand: who and why
         self._lateness = Lateness(chronicle.source.whole_since_us, self.tz)
 
     def _sentence(self, change: Change) -> str:
@@ -302,6 +303,9 @@ class _Teller:
             self._is_recurring = self._is_recurring or change.run_id is None
         elif what is What.RESTORED:
             self._is_recurring = change.run_id is None
+        elif what is What.SKIP_ASKED:
+            note = f': "{change.why}"' if change.why else ""
+            self._asked_for[change.nominal_ms] = f"asked by {change.by}{note}"
         elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
         is_broken_run = what is What.QUARANTINED and change.run_id
@@ -320,6 +324,8 @@ class _Teller:
             return CHANGED if self.is_there else CREATED
         if change.what is What.DUPLICATE:
             return self._suppressed(change)
+        if change.what is What.SKIPPED and change.why == Outcome.BY_HAND.reason:
+            return self._asked_for.get(change.first_ms, "")
         return self._lateness.reason(change)
 
     def _suppressed(self, change: Change) -> str:
@@ -332,11 +338,13 @@ class _Teller:
         return f"another program had made a job of run {change.run_id}, which was never pushed"
 
 
-_WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
+_SKIPS: Final = (What.SKIP_ASKED, What.SKIP_TAKEN_BACK)
+_WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, *_SKIPS, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
 _HAS_RUN: Final = RAN | OF_RUNS
 _OCCURRED: Final = _HAS_RUN | {What.SKIPPED, What.EXPIRED, What.UNKNOWN}
-_WANTED: Final = (Outcome.PAUSED.reason, Outcome.RULE_CHANGED.reason)  # reasons to leave an occurrence out
+# Reasons to leave an occurrence out that somebody wanted.
+_WANTED: Final = (Outcome.PAUSED.reason, Outcome.BY_HAND.reason, Outcome.RULE_CHANGED.reason)
 _LOST: Final = ": no reason is recorded, so Redis lost it, or another writer removed it"
 # Of a recurring schedule, with its next time.
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE, What.REPLANNED, What.UNKNOWN)

@@ -121,6 +121,7 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     if schedule.unreadable:
         return StoryVerdict(Word.UNREADABLE, schedule.damage, MEND, _zsched("cancel", schedule))
     since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
+    since += "" if schedule.resumes_ms is None else f" until {local_text(schedule.resumes_ms, tz)}"
     by = f"by {schedule.paused_by}" if schedule.paused_by else ""
     since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")
     if schedule.state is ScheduleState.PAUSED:
@@ -239,6 +240,7 @@ _OF_CHANGES: Final = {
     What.UNKNOWN: (Word.UNKNOWN, "upgrade this zsched: a newer one decided it"),
 }
 _OF_SKIPPED: Final = {
+    Outcome.BY_HAND.reason: f"{NOTHING}: somebody wanted it",
     Outcome.UNCERTAIN.reason: f"find out whether it ran; if it did not, and {_WANTED}",
     Outcome.RULE_CHANGED.reason: f"{NOTHING}: the new rule counts",
 }

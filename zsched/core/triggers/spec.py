@@ -163,8 +163,9 @@ class TriggerSpec:
 
     ``expr`` is the text from the kind's ``parse``. ``starts_ms`` and ``ends_ms`` are inclusive. ``count`` counts
     occurrences, not runs. ``jitter_ms``: the most by which occurrences are due later than their nominal times
-    (``trigger.due_of``). Triggers return nominal times. ``exclude``: texts of ``exclusions.canonical``; ``calendars``:
-    the namespace's, which belong to a rule that is in use, not to its text.
+    (``trigger.due_of``). Triggers return nominal times. ``exclude``: texts of ``exclusions.canonical``. To a rule that
+    is in use, not to its text, belong ``calendars``, the namespace's; and ``skipped``: occurrences that somebody skips
+    by hand, in order.
     """
 
     kind: TriggerKind
@@ -179,6 +180,7 @@ class TriggerSpec:
     exclude: tuple[str, ...] = ()
     on_excluded: OnExcluded = OnExcluded.SKIP
     calendars: Calendars = field(default=NO_CALENDARS, compare=False, repr=False)
+    skipped: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     def to_text(self) -> str:
         """Return canonical JSON of kind, expr, tz, and of all fields that differ from their defaults."""

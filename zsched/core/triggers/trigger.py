@@ -87,6 +87,11 @@ def with_calendars(spec: TriggerSpec, read: Callable[[], Calendars]) -> TriggerS
     return replace(spec, calendars=read()) if any(map(is_name, spec.exclude)) else spec
 
 
+def with_skipped(spec: TriggerSpec, skipped: tuple[int, ...]) -> TriggerSpec:
+    """Return *spec* without the occurrences *skipped*, in order."""
+    return replace(spec, skipped=skipped) if skipped else spec
+
+
 @lru_cache(maxsize=50_000)  # rules: some 500 bytes each, their text included (measured)
 def spec_of(stored: bytes) -> TriggerSpec:
     """Return the rule of the text *stored* in Redis; each text is parsed once. Raises as ``read_spec``."""
@@ -143,6 +148,10 @@ class Trigger:
         """Yield the occurrences in (after_ms, until_ms]."""
         last_ms = self.last_until(until_ms)
         return () if last_ms is None else self.rule.between(max(after_ms, self.after_ms), last_ms)
+
+    def has(self, at_ms: int) -> bool:
+        """Return True if *at_ms* is an occurrence."""
+        return self.count_between(at_ms - 1, at_ms) > 0
 
 
 class NeverOpen(TriggerError):
@@ -264,6 +273,41 @@ class Extended(NamedTuple):
         return stepwise(self, after_ms, until_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class SkippingTrigger(Trigger):
+    """The occurrences of the trigger ``rest`` without those in ``spec.skipped``."""
+
+    rest: Trigger
+
+    def next_after(self, after_ms: int) -> int | None:
+        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
+        found = self.rest.next_after(after_ms)
+        while found is not None and found in self.spec.skipped:
+            found = self.rest.next_after(found)
+        return found
+
+    def last_until(self, until_ms: int) -> int | None:
+        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
+        found = self.rest.last_until(until_ms)
+        while found is not None and found in self.spec.skipped:
+            found = self.rest.last_until(found - 1)
+        return found
+
+    def count_between(self, after_ms: int, until_ms: int) -> int:
+        """Count the occurrences in (after_ms, until_ms]."""
+        skipped = sum(self.rest.has(at_ms) for at_ms in self.spec.skipped if after_ms < at_ms <= until_ms)
+        return self.rest.count_between(after_ms, until_ms) - skipped
+
+    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
+        """Yield the occurrences in (after_ms, until_ms]."""
+        return (at_ms for at_ms in self.rest.between(after_ms, until_ms) if at_ms not in self.spec.skipped)
+
+
+def unskipped(trigger: Trigger) -> Trigger:
+    """Return the trigger of the same rule with the occurrences that somebody skips by hand."""
+    return trigger.rest if isinstance(trigger, SkippingTrigger) else trigger
+
+
 def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
     """
     Return occurrence *number* of *rule* after *after_ms*, counted from 1; found by bisection.
@@ -300,10 +344,12 @@ def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:
         ends_ms = count = None
     if spec.ends_ms is not None:
         ends_ms = spec.ends_ms if ends_ms is None else min(ends_ms, spec.ends_ms)
+    bounded = spec, rule, after_ms, ends_ms, count
+    made = Trigger(*bounded)
     if spec.exclude:
         closed = exclusions_of(spec.exclude, spec.tz, spec.calendars)
-        return OpenTrigger(spec, rule, after_ms, ends_ms, count, closed, spec.on_excluded is OnExcluded.NEXT_OPEN)
-    return Trigger(spec, rule, after_ms, ends_ms, count)
+        made = OpenTrigger(*bounded, closed, spec.on_excluded is OnExcluded.NEXT_OPEN)
+    return SkippingTrigger(*bounded, made) if spec.skipped else made
 
 
 def check(spec: TriggerSpec, anchor_ms: int) -> None:
@@ -367,13 +413,14 @@ def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
 
 def max_jitter_of(trigger: Trigger, nominal_ms: int) -> int:
     """
-    Return the largest delay of the occurrence *nominal_ms*: the rule's jitter, or less if the next one comes before.
+    Return the largest delay of the occurrence *nominal_ms*: the rule's jitter, or less if the next one comes before,
+    skipped or not: so a skip changes no other due time.
 
     Raises:
         TriggerError: the trigger cannot produce a time.
     """
     most_ms = trigger.spec.jitter_ms
-    next_ms = trigger.next_after(nominal_ms) if most_ms else None
+    next_ms = unskipped(trigger).next_after(nominal_ms) if most_ms else None
     return most_ms if next_ms is None else min(most_ms, next_ms - nominal_ms - 1)
 
 

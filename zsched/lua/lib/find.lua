@@ -1,7 +1,7 @@
 -- find: find the places of schedules. Only this file knows lanes, paused and quarantine.
 --
 -- USES   paused_key quarantine_key recurring_key
--- GIVES  find(ids)  list of {place, lane, key, due_ms, since_ms, note, recurring, places} or false
+-- GIVES  find(ids)  list of {place, lane, key, due_ms, since_ms, note, until_ms, recurring, places} or false
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule without a place. A schedule that is due
 -- is in a lane or throttled (lib/lanes.lua): `key` is the key of that ZSET. lanes and lane_keys have the words of both
@@ -9,6 +9,7 @@
 -- If another program wrote a value into paused or quarantine that does not match PARKED, find returns that schedule as
 -- quarantined, without a lane, due '-'. `key` is the key of the hash with that value. `places`: words of all its
 -- places, by spaces, as another program may have put it into several.
+-- `until_ms`: of a pause that ends by itself (pause.lua).
 -- include lib/meta.lua
 -- include lib/lanes.lua
 local PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'  -- as park writes it
@@ -34,7 +35,8 @@ local function standing(place, key, value)
   if not is_due or not lane_keys[lane] then
     return {place = 'quarantine', key = key, due_ms = '-', since_ms = '0', note = BROKEN}
   end
-  return {place = place, lane = lane, key = key, due_ms = due_ms, since_ms = since_ms, note = note}
+  return {place = place, lane = lane, key = key, due_ms = due_ms, since_ms = since_ms, note = note,
+    until_ms = string.match(note, '^[^\31]*\31[^\31]*\31(%d+)$')}
 end
 
 function find(ids)

@@ -11,7 +11,7 @@ function remove(id, at)
   if at.recurring then
     redis.call('SREM', recurring_key, id)
     redis.call('DEL', schedule_prefix .. id, template_prefix .. id)
-    forget_state(id)
+    forget_counts(id)
   elseif at.due_ms ~= '-' and redis.pcall('HGET', run_key(id, at.due_ms), 'status') == 'scheduled' then
     redis.call('DEL', run_key(id, at.due_ms))
   end

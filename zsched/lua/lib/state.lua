@@ -1,11 +1,13 @@
--- state: the state of a recurring schedule: counts, in a word of its progress, such as "failures=2,skips=1".
+-- state: the state of a recurring schedule: counts, and occurrences that are skipped by hand, in a word of its
+-- progress, such as "failures=2,skips=1,skip=1785283200000".
 --
 -- USES   failing_key blocked_key
 -- GIVES  count_in(state, name)  0 if it is not there
---        with_count(state, name, number)  the new text; '' if all counts are 0
+--        with_count(state, name, number)  the new text; '' if nothing is left
+--        without_counts(state)  the new text, with only skips
 --        state_word(state)  the text in a row of an entry, - for ''
 --        keep_state(id, state)  write one that another entry has
---        forget_state(id)  because somebody paused, resumed or removed the schedule, which may be a one-shot
+--        forget_counts(id)  because somebody paused, resumed or removed the schedule, which may be a one-shot
 --
 -- A text has absolute values, so an archive keeps the last one, and a restore writes it back. Counts of trouble have an
 -- index besides, a ZSET of the schedules with a count: `zsched status` reads it.
@@ -29,6 +31,13 @@ function with_count(state, name, number)
   return table.concat(words, ',')
 end
 
+function without_counts(state)
+  for name in pairs(INDEXES) do
+    state = with_count(state, name, 0)
+  end
+  return state
+end
+
 function state_word(state)
   return state == '' and '-' or state
 end
@@ -49,6 +58,6 @@ function keep_state(id, state)
   index(id, state)
 end
 
-function forget_state(id)
-  keep_state(id, '')
+function forget_counts(id)
+  keep_state(id, without_counts((progress_of(id) or {}).state))
 end

@@ -56,7 +56,7 @@ function pause_failing()
     change_progress(id, {version = entry .. '-' .. t})
     leave(id, at)
     park(paused_key, id, at.lane, at.due_ms, nil, note)
-    forget_state(id)
+    forget_counts(id)
     done[#done + 1] = id
   end
   return done

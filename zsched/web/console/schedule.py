@@ -32,7 +32,9 @@ router = APIRouter(include_in_schema=False)
 _COMING: Final = 20
 _PAST: Final = 20
 _SHOWN: Final = 100  # occurrences of a planned backfill
-_DONE: Final = {"pause": "paused", "resume": "resumed", "release": "released"}
+_DONE: Final = {
+    "pause": "paused", "resume": "resumed", "release": "released", "skip": "skipped", "unskip": "taken back",
+}  # fmt: skip
 _WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
 
 
@@ -76,7 +78,11 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     view.call.demand_write()
     form = await read_form(request)
     if action in _DONE:
-        await actions.change(view.call, action, id, form)
+        given = {name: text for name, text in form.items() if text}
+        if "until" in given:
+            until = _instant("until", given["until"], view.zone((await actions.found_of(view.call, id)).tz))
+            given["until"] = until.isoformat() if until else ""
+        await actions.change(view.call, action, id, given)
         return view.done(_DONE[action], "schedules", id)
     if action == "run":
         return view.done(f"pushed run {await actions.run_now(view.call, id)}", "schedules", id)

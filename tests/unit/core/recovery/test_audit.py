@@ -169,6 +169,13 @@ def test_a_complete_or_unreadable_schedule_raises_no_alarm(known: Record) -> Non
     assert may_be_left_out(known, ANCHOR_MS, LATER_MS) is None
 
 
+def test_an_occurrence_that_somebody_skipped_is_not_missing() -> None:
+    known = rule(2)
+    known.state = f"failures=1,skip={ANCHOR_MS + 3_600_000}"
+
+    assert may_be_left_out(known, ANCHOR_MS, LATER_MS) is None
+
+
 def test_alarms_show_no_arguments() -> None:
     known = rule(1)
     there = Record("r", "", Place.DUE, "low", 5, [b"origin", b"mail", b"data", b"other"], OWN, 5)
