@@ -130,7 +130,7 @@ def test_a_local_end_is_in_the_zone_of_the_schedule(client: Client, redis_client
     assert tomorrow - timedelta(hours=9) == from_ms(paused.resumes_ms or 0).replace(tzinfo=None)
 
 
-def test_a_pause_with_an_end_is_no_trouble_when_a_time_passes(client: Client, redis_client: redis.Redis) -> None:
+def test_a_pause_with_an_end_raises_no_warning_when_a_time_passes(client: Client, redis_client: redis.Redis) -> None:
     later = from_ms(now_ms(redis_client)) + timedelta(hours=1)
     with set_back(redis_client, AGO_MS):
         for id in ("tick", "tock"):

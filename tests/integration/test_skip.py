@@ -137,7 +137,7 @@ def test_a_put_keeps_skips_of_the_rule(client: Client) -> None:
     ("at", "problem"),
     [(timedelta(minutes=7), "no occurrence of its rule is then"), (timedelta(days=-40), "its time has come already")],
 )
-def test_a_time_that_is_no_occurrence_to_come_is_refused(client: Client, at: timedelta, problem: str) -> None:
+def test_a_time_without_an_occurrence_to_come_is_refused(client: Client, at: timedelta, problem: str) -> None:
     client.schedule(FUNC, id="tick", cron="0 * * * *", starts=from_ms(0))
     [first] = client.preview("tick", n=1)
 

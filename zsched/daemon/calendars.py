@@ -50,7 +50,7 @@ class CalendarReplanner(Replanning):
         return self._version
 
     def present(self, names: Sequence[str] = ()) -> Calendars:
-        """Return the calendars, as they were a second ago at most; as they are, if one in *names* was unknown then."""
+        """Return the calendars of a second ago at most; read anew, if one in *names* was unknown then."""
         if any(name not in self._present for name in names if is_name(name)):
             self.look()
         return self._present

@@ -159,6 +159,6 @@ def test_a_part_that_would_change_the_times_is_refused_with_its_event(lines: Seq
     assert says in str(caught.value)
 
 
-def test_a_text_that_is_no_calendar_file_is_refused() -> None:
+def test_a_text_that_is_not_a_calendar_file_is_refused() -> None:
     with pytest.raises(InvalidSchedule, match="ics='the file': not readable"):
         read_ics("hello")
