@@ -3,7 +3,7 @@ Files of calendar programs (.ics, RFC 5545), read as ``dates`` and ``events`` of
 extra ics, parses them.
 
 An event's times are those of its start, RRULE, EXDATE and RDATE, without the ones that have an event of their own
-(RECURRENCE-ID). An event that is cancelled or has no length, and a component that is no event, is left out, and named.
+(RECURRENCE-ID). An event that is cancelled or has no length, and any other component, is left out, and named.
 A part that would change the times, and that a rule of ours cannot have, is refused with the event's name. All-day
 events and those without a zone are on the clock of each schedule; the others are instants.
 """

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
 
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
@@ -22,6 +21,8 @@ from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
 
+_CODES: Final = {"%": "%25", " ": "%20", ",": "%2C", ":": "%3A"}  # of signs between words, in a note
+_ENCODED: Final = str.maketrans(_CODES)
 _MOST_EXCLUDED: Final = 20  # excluded times between two occurrences that are recorded one by one
 _MOST_WORDS: Final = 5  # reasons in one range
 _WAIT: Final = tuple(policy for policy in Overlap if policy.waits)
@@ -231,7 +232,7 @@ def _passed(why: Outcome, trigger: Trigger, first_ms: int, until_ms: int, with_i
 def passed_text(passed: Iterable[Passed]) -> str:
     """Return ``<why>:<first ms>:<last ms>:<count>`` for each, some with ``:<note>``, by commas; - for none."""
     ranges = (
-        f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}{one.note and f':{quote(one.note)}'}"
+        f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}{one.note and f':{one.note.translate(_ENCODED)}'}"
         for one in passed
     )
     return ",".join(ranges) or "-"
@@ -243,6 +244,12 @@ def passed_in(words: str) -> tuple[Passed, ...]:
         return ()
     parts = (one.split(":") for one in words.split(","))
     return tuple(
-        Passed(why, Range(int(first), int(last), int(count)), unquote("".join(note)))
+        Passed(why, Range(int(first), int(last), int(count)), _decoded("".join(note)))
         for why, first, last, count, *note in parts
     )
+
+
+def _decoded(note: str) -> str:
+    for sign, code in reversed(_CODES.items()):
+        note = note.replace(code, sign)
+    return note

@@ -60,7 +60,7 @@ class CalendarEvent(NamedTuple):
 class Calendar:
     """
     A calendar: *closures* with words that name it. ``text`` is canonical: equal calendars have equal texts.
-    ``left_out``: parts of the .ics file from which it was read that are no excluded times, for people.
+    ``left_out``: parts of its .ics file that exclude nothing, for people.
     """
 
     name: str

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 
 from tests.breadth import each
 from zsched.core.occurrences.outcomes import Outcome
-from zsched.core.occurrences.policy import ON_TIME_MS, USUAL, Passed, Plan, Policy, Range, latest_due, plan
+from zsched.core.occurrences.policy import (
+    ON_TIME_MS,
+    USUAL,
+    Passed,
+    Plan,
+    Policy,
+    Range,
+    latest_due,
+    passed_in,
+    passed_text,
+    plan,
+)
 from zsched.core.options.checked import CheckedOptions, letters_in, policy_text, read_policy
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.options.forms import UNREADABLE
@@ -78,6 +89,14 @@ TABLE = [  # the policy, how late (ms) the occurrence of 00:01 is, and the plan
 
 
 @pytest.mark.parametrize(("row", "spec"), each(TABLE, [_every(), MINUTELY]))
+def test_a_note_of_excluded_occurrences_is_read_as_it_was_written() -> None:
+    notes = "calendar kr: 추석, 100%: 25% off", "Sat,Sun; 22:00-07:00", "%20", ""
+    passed = tuple(Passed("excluded", Range(1, 2, 3), note) for note in notes)
+
+    assert " " not in passed_text(passed)
+    assert passed == passed_in(passed_text(passed))
+
+
 def test_a_late_schedule_is_caught_up_as_its_policy_says(row: tuple[Policy, int, Plan], spec: TriggerSpec) -> None:
     policy, late_ms, expected = row
 
