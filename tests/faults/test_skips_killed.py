@@ -8,7 +8,7 @@ import redis
 
 from tests.builders.daemons import Start
 from tests.clocks import now_ms, set_back
-from tests.faults.leases import lapse
+from tests.faults.leases import lapse, leader_and_standby
 from tests.ledger import doubles, queued
 from tests.waiting import eventually
 from zsched import Client
@@ -34,10 +34,9 @@ def test_skips_hold_and_are_recorded_once_if_the_leader_is_killed_meanwhile(
         client.schedule("app.run", id="paused", cron="* * * * *", catch_up="all", overlap="allow")
         client.pause("paused", until=from_ms(now_ms(redis_client) - AGO_MS // 2))
 
-    first = start_daemon(redis_url)
+    first, _ = leader_and_standby(start_daemon, redis_url, redis_client)
     eventually(lambda: len(queued(redis_client)) > 50)
     first.send_to_all(signal.SIGKILL)
-    start_daemon(redis_url).wait_for("daemon_started")
     lapse(redis_client)
     eventually(lambda: all((client.get(id).next_ms or 0) > now_ms(redis_client) for id in IDS))
     eventually(lambda: client.get("paused").state is ScheduleState.ACTIVE)

@@ -144,7 +144,7 @@ def test_why_says_first_that_the_newest_occurrence_was_excluded(client: Client, 
 
     assert Word.EXCLUDED is verdict.word
     assert f" was excluded: {window}; next " in verdict.text
-    assert "nothing has to be done: it fires at its next time" == verdict.remedy
+    assert "nothing to do: it fires at its next time" == verdict.remedy
 
 
 def test_excluded_occurrences_are_found_counted_and_no_failure(

@@ -138,4 +138,4 @@ def test_a_pause_with_an_end_raises_no_warning_when_a_time_passes(client: Client
         client.pause("tick", until=later)
         client.pause("tock")
 
-    assert ["tock"] == [id for id, _ in client.overview().troubles.overdue_paused.worst]
+    assert ["tock"] == [id for id, _ in client._overview().troubles.overdue_paused.worst]

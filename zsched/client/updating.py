@@ -59,7 +59,7 @@ class Updating:
     def difference(self, id: str, changes: Mapping[str, Any]) -> TimesDifference:
         """Return what *changes* do to the times of a schedule. Raises as ``update``."""
         found = self._found(id, check_version(changes.get("if_version")))
-        return difference(found, self._revised(found, changes), self._reader.now_ms())
+        return difference(found, self._revised(found, changes), self._reader.now_ms(), self._reader.calendars)
 
     def run_now(self, id: str, if_version: str | None) -> Answer:
         """

@@ -28,6 +28,7 @@ from zsched.core.model import Definition, Schedule, Scheduled, json_of
 from zsched.core.occurrences.difference import TimesDifference, difference
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers.calendar_definition import Calendar
+from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import check, with_calendars
 from zsched.core.wording import some
@@ -56,11 +57,12 @@ class Step:
     definition: Definition
     held: ScheduleWithOptions | None
     writes: bool
+    calendars: Callable[[], Calendars]
     next_ms: int | None = None  # set after the put
 
     def times(self, now_ms: int) -> TimesDifference:
         """Return what its put at *now_ms* does to the times. Raises TriggerError."""
-        return difference(None if self.held is None else self.held.schedule, self.definition, now_ms)
+        return difference(None if self.held is None else self.held.schedule, self.definition, now_ms, self.calendars)
 
     def to_dict(self, dry_ms: int | None = None) -> dict[str, Any]:
         """Return the step for JSON, by ``json_of``; *dry_ms*: with the difference in times by a put at that time."""
@@ -207,7 +209,7 @@ class Application:
             found += (OptionChange("enabled", str(not definition.enabled).lower(), str(definition.enabled).lower()),)
             writes = True
         outcome = CREATED if held is None else UPDATED if writes else UNCHANGED
-        return Step(entry, outcome, found, definition, held, writes)
+        return Step(entry, outcome, found, definition, held, writes, self._sync.calendars)
 
     def _refuse_others(self, field: str, name: str, owner: str | None) -> None:
         """Refuse to change what has another *owner*. Raises InvalidSchedule."""

@@ -132,6 +132,7 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int, calendars: Callable
     options["unreadable"] = tuple(name for name in sound if not sound[name]) + options.get("unreadable", ())
     if spec:
         spec = with_calendars(spec, calendars) if spec.exclude else spec
+        spec = _with_skips(spec, own, record.state) if record.state else spec
         options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}
     args, kwargs = _arguments(record.job, encoder)
     next_ms, nominal_ms = record.due_ms, record.nominal_ms
@@ -148,7 +149,7 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int, calendars: Callable
         queue=queue[:LONGEST_NAME],
         priority=_LANES.get(record.lane, Priority.NORMAL),
         next_ms=next_ms,
-        trigger=spec and with_skipped(spec, _skipped(spec, anchor_ms or 0, record.state)),
+        trigger=spec,
         anchor_ms=anchor_ms,
         nominal_ms=nominal_ms,
         version=version or None,
@@ -212,12 +213,12 @@ def _iso_ms(text: str | None) -> int | None:
     return _read(text, lambda given: to_ms(datetime.fromisoformat(given).replace(tzinfo=UTC)))
 
 
-def _skipped(spec: TriggerSpec, anchor_ms: int, state: str) -> tuple[int, ...]:
-    """Return what is skipped by hand, without times that an earlier rule of the schedule had."""
+def _with_skips(spec: TriggerSpec, own: dict[str, str], state: str) -> TriggerSpec:
+    """Return *spec* without what is skipped by hand, but for times that an earlier rule of the schedule had."""
     skipped = skipped_in(state)
     with suppress(InvalidSchedule, TriggerError):  # not on this machine, or not without the calendars
-        return tuple(filter(build(spec, anchor_ms).has, skipped)) if skipped else ()
-    return skipped
+        skipped = tuple(filter(build(spec, _number(own.get("anchor")) or 0).has, skipped))
+    return with_skipped(spec, skipped)
 
 
 def _spec(text: str) -> TriggerSpec:

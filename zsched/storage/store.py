@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from zsched.core.model import Schedule
 from zsched.core.occurrences.first_times import REPLANS
-from zsched.core.options.choices import ScheduleState
+from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.record import skips_text
 from zsched.core.repair import IdOutcome
 from zsched.errors import VersionConflict
@@ -40,12 +40,18 @@ class Store:
 
     def __init__(self, link: Link, keys: Keys, by: str, reader: Reader) -> None:
         self.keys, self._scripts, self._reader = keys, Scripts(link, keys, by), reader
-        self._link, self._by, self.resume = link, by, Resuming(link, keys, by).resume
+        self._link, self._by = link, by
 
     @property
     def calendars(self) -> CalendarStore:
         """The calendars of the namespace."""
         return CalendarStore(self._link, self.keys, self._by)
+
+    def resume(
+        self, ids: Sequence[str], missed: Missed, if_version: str | None = None, place: str = "paused"
+    ) -> dict[str, IdOutcome]:
+        """Resume schedules in a step: see ``Resuming``."""
+        return Resuming(self._link, self.keys, self._by).resume(ids, missed, if_version, place)
 
     # -- many schedules in a step, an outcome for each ------------------------------------------------
 

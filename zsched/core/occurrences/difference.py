@@ -9,7 +9,7 @@ were active.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
@@ -20,7 +20,9 @@ from zsched.core.occurrences.first_times import first
 from zsched.core.occurrences.future import Future, Spans
 from zsched.core.occurrences.planning import local_time
 from zsched.core.options.choices import ScheduleState
+from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import with_calendars
 from zsched.core.triggers.zones import shown_zone
 from zsched.core.wording import relative_text
 
@@ -60,8 +62,15 @@ class TimesDifference(NamedTuple):
         return times | {"per_week": list(self.week), "text": self.text}
 
 
-def difference(before: Schedule | None, definition: Definition, now_ms: int) -> TimesDifference:
-    """Return the difference that a put of *definition* at *now_ms* makes to *before*. Raises TriggerError."""
+def difference(
+    before: Schedule | None, definition: Definition, now_ms: int, calendars: Callable[[], Calendars]
+) -> TimesDifference:
+    """
+    Return the difference that a put of *definition* at *now_ms* makes to *before*; its rule may name one of
+    *calendars*. Raises TriggerError, UnknownCalendar.
+    """
+    if isinstance(definition.when, TriggerSpec):
+        definition = replace(definition, when=with_calendars(definition.when, calendars))
     after = _foreseen(before, definition, now_ms)
     if before is not None and before.state is after.state is ScheduleState.PAUSED:
         before, after = (replace(one, state=ScheduleState.ACTIVE) for one in (before, after))

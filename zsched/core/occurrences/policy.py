@@ -9,7 +9,7 @@ only passed on here: the script that pushes decides whether the previous run is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -231,11 +231,10 @@ def _passed(why: Outcome, trigger: Trigger, first_ms: int, until_ms: int, with_i
 
 def passed_text(passed: Iterable[Passed]) -> str:
     """Return ``<why>:<first ms>:<last ms>:<count>`` for each, some with ``:<note>``, by commas; - for none."""
-    ranges = (
-        f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}{one.note and f':{one.note.translate(_ENCODED)}'}"
-        for one in passed
-    )
-    return ",".join(ranges) or "-"
+    found = []
+    for why, (first_ms, last_ms, count), note in ((one.why, astuple(one.range), one.note) for one in passed):
+        found.append(f"{why}:{first_ms}:{last_ms}:{count}{note and ':'}{note.translate(_ENCODED)}")
+    return ",".join(found) or "-"
 
 
 def passed_in(words: str) -> tuple[Passed, ...]:

@@ -12,6 +12,7 @@ from zsched.core.model import After, At, Definition, Schedule, iso
 from zsched.core.occurrences.difference import TimesDifference, difference
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.define import define_trigger
+from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import build
 
@@ -38,7 +39,7 @@ DAILY = spec_of(cron="0 9 * * *", **SEOUL)
 
 
 def test_a_new_rule_takes_its_old_times_away_and_adds_its_own() -> None:
-    found = difference(held(DAILY), wanted(spec_of(cron="0 9 * * 1-5", **BERLIN)), NOW_MS)
+    found = difference(held(DAILY), wanted(spec_of(cron="0 9 * * 1-5", **BERLIN)), NOW_MS, Calendars)
 
     assert "− Tue 1 Dec 09:00+09:00 … + Mon 30 Nov 09:00+01:00 …; 7 → 5 a week; first change in 6h" == found.text
     assert [NOW_MS + 22 * HOUR_MS + n * DAY_MS for n in range(5)] == list(found.gone)
@@ -85,11 +86,11 @@ def test_a_new_rule_takes_its_old_times_away_and_adds_its_own() -> None:
     ],
 )  # fmt: skip
 def test_the_text_of_a_difference_names_its_first_times(before: Schedule | None, after: Definition, text: str) -> None:
-    assert text == difference(before, after, NOW_MS).text
+    assert text == difference(before, after, NOW_MS, Calendars).text
 
 
 def test_a_dense_rule_is_compared_within_bounds() -> None:
-    found = difference(held(spec_of(every=1)), wanted(spec_of(every=0.001)), NOW_MS)
+    found = difference(held(spec_of(every=1)), wanted(spec_of(every=0.001)), NOW_MS, Calendars)
 
     assert (604_799, 604_799_999) == found.week
     assert isinstance(found, TimesDifference)

@@ -89,14 +89,6 @@ TABLE = [  # the policy, how late (ms) the occurrence of 00:01 is, and the plan
 
 
 @pytest.mark.parametrize(("row", "spec"), each(TABLE, [_every(), MINUTELY]))
-def test_a_note_of_excluded_occurrences_is_read_as_it_was_written() -> None:
-    notes = "calendar kr: 추석, 100%: 25% off", "Sat,Sun; 22:00-07:00", "%20", ""
-    passed = tuple(Passed("excluded", Range(1, 2, 3), note) for note in notes)
-
-    assert " " not in passed_text(passed)
-    assert passed == passed_in(passed_text(passed))
-
-
 def test_a_late_schedule_is_caught_up_as_its_policy_says(row: tuple[Policy, int, Plan], spec: TriggerSpec) -> None:
     policy, late_ms, expected = row
 
@@ -334,3 +326,11 @@ def test_the_text_of_policies_is_canonical_begins_with_the_flags_and_omits_defau
 def test_a_policy_text_that_zsched_did_not_write_is_refused(text: str) -> None:
     with pytest.raises(UNREADABLE):
         read_policy(text)
+
+
+def test_a_note_of_excluded_occurrences_is_read_as_it_was_written() -> None:
+    notes = "calendar kr: 추석, 100%: 25% off", "Sat,Sun; 22:00-07:00", "%20", ""
+    passed = tuple(Passed("excluded", Range(1, 2, 3), note) for note in notes)
+
+    assert " " not in passed_text(passed)
+    assert passed == passed_in(passed_text(passed))
