@@ -114,7 +114,7 @@ def test_add_stores_every_option(zsched: Zsched) -> None:
         "state": "active",
         "kind": "cron",
         "tz": "America/New_York",
-        "trigger": trigger | {"jitter_s": 300.0, "exclude": ["Sat"], "on_excluded": "next_open"},
+        "trigger": trigger | {"jitter_s": 300.0},
     }
     expected |= {"func": FUNC, "args": ["weekly"], "kwargs": {"to": "all"}, "nominal_at": "2030-01-01T14:00:00.000Z"}
     expected |= {"queue": "email", "priority": "high", "at_front": True, "on_uncertain": "skip", "on_lost": "fail"}

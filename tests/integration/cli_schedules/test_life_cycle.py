@@ -268,7 +268,7 @@ def test_next_marks_skipped_times_and_its_json_leaves_them_out(zsched: Zsched) -
         ("skip beat --next 2 --take-back", USAGE, "--next goes without"),
         ("skip beat --if-version 1-1-1", FAILED, "beat: changed"),
         ("pause beat --until 2026-01-01T00:00Z", USAGE, "the time has come"),
-        ("pause --queue default --until 2099-01-01T00:00", USAGE, "a naive datetime names no instant"),
+        ("pause --queue default --until 2099-01-01T00:00", USAGE, "a naive datetime is ambiguous"),
         ("pause beat --until 2099-01-01T00:00Z", DONE, "beat: paused (until 2099-01-01 00:00:00+00:00"),
     ],
 )
