@@ -40,23 +40,27 @@ def is_today(client: Client, redis_client: redis.Redis, id: str) -> bool:
     return (client.get(id).next_ms or 0) - now_ms(redis_client) < MINUTE_MS
 
 
-def test_occurrences_at_excluded_times_are_recorded_and_do_not_fire(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+def fire_past(client: Client, redis_client: redis.Redis, redis_url: str) -> str:
+    """Let a daemon fire half an hour of minutes, without five of them in the window that is returned."""
     began = from_ms(now_ms(redis_client) - AGO_MS)
     window = f"{began + timedelta(minutes=10):%H:%M}-{began + timedelta(minutes=15):%H:%M}"
     with set_back(redis_client, AGO_MS):
         client.schedule(FUNC, id="tick", cron="* * * * *", catch_up="all", overlap="allow", exclude=[window])
-    first_ms = client.get("tick").nominal_ms or 0
-
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         eventually(lambda: (client.get("tick").next_ms or 0) > now_ms(redis_client))
+    return window
+
+
+def test_occurrences_at_excluded_times_are_recorded_and_do_not_fire(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    window = fire_past(client, redis_client, redis_url)
 
     [excluded] = [one for one in client.history("tick", limit=200) if one.what is What.EXCLUDED]
     assert (5, window) == (excluded.count, excluded.why)
     fired = {one.nominal_ms for one in client.history("tick", limit=200) if one.what is What.FIRED}
-    times = range(first_ms, (client.get("tick").nominal_ms or 0), MINUTE_MS)
+    times = range(min(ms or 0 for ms in fired), client.get("tick").nominal_ms or 0, MINUTE_MS)
     assert excluded.first_ms is not None
     assert excluded.last_ms is not None
     assert {ms for ms in times if not excluded.first_ms <= ms <= excluded.last_ms} == fired
@@ -134,11 +138,16 @@ def test_a_run_that_moves_fires_at_the_end_of_the_excluded_time(client: Client, 
     assert (0, 0) == (put.next_at.hour, put.next_at.minute)
 
 
-def test_why_says_first_that_the_newest_occurrence_was_excluded(client: Client, redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize("skips", [0, 1], ids=["", "with a skip by hand"])
+def test_why_says_first_that_the_newest_occurrence_was_excluded(
+    client: Client, redis_client: redis.Redis, skips: int
+) -> None:
     at = from_ms(now_ms(redis_client))
     window = f"{at - timedelta(minutes=15):%H:%M}-{at + timedelta(hours=1):%H:%M}"
     with set_back(redis_client, 10 * MINUTE_MS):  # within the window: nothing of it is recorded
         client.schedule(FUNC, id="tick", cron="* * * * *", exclude=[window])
+    if skips:
+        client.skip("tick", next=skips)
 
     verdict = client.why("tick").verdict
 
@@ -150,13 +159,7 @@ def test_why_says_first_that_the_newest_occurrence_was_excluded(client: Client, 
 def test_excluded_occurrences_are_found_counted_and_no_failure(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
-    began = from_ms(now_ms(redis_client) - AGO_MS)
-    window = f"{began + timedelta(minutes=10):%H:%M}-{began + timedelta(minutes=15):%H:%M}"
-    with set_back(redis_client, AGO_MS):
-        client.schedule(FUNC, id="tick", cron="* * * * *", catch_up="all", overlap="allow", exclude=[window])
-    with DaemonThread(redis_url) as daemon:
-        daemon.wait_for("term_began")
-        eventually(lambda: (client.get("tick").next_ms or 0) > now_ms(redis_client))
+    window = fire_past(client, redis_client, redis_url)
     [found] = client.history(status="excluded")
 
     assert (What.EXCLUDED, 5, window) == (found.what, found.count, found.why)

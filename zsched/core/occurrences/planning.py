@@ -37,19 +37,11 @@ from zsched.core.record import Record, skipped_in
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
+from zsched.core.triggers.open_times import OpenTrigger, unskipped
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
-from zsched.core.triggers.trigger import (
-    OpenTrigger,
-    Trigger,
-    build,
-    delay_of,
-    due_of,
-    spec_of,
-    unskipped,
-    with_calendars,
-    with_skipped,
-)
+from zsched.core.triggers.trigger import build, delay_of, due_of, spec_of, with_calendars, with_skipped
 from zsched.core.triggers.zones import offset_s, resolve_local, zone
 
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence

@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.triggers.trigger import OpenTrigger, SkippingTrigger, Trigger, due_of, nth_after, unskipped
+from zsched.core.triggers.bounded import Trigger, nth_after
+from zsched.core.triggers.open_times import OpenTrigger, SkippingTrigger, unskipped
+from zsched.core.triggers.trigger import due_of
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long

@@ -24,9 +24,10 @@ from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.open_times import NeverOpen
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerSpec
-from zsched.core.triggers.trigger import NeverOpen, build, due_of
+from zsched.core.triggers.trigger import build, due_of
 from zsched.errors import InvalidSchedule
 
 NOW_MS = 1_772_323_200_000  # 2026-03-01T00:00Z: the zones change within the 90 days

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from zsched.core.occurrences import policy
 from zsched.core.occurrences.planning import Move, move_of, moved
 from zsched.core.record import Place, Record
+from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Gap, TriggerSpec
-from zsched.core.triggers.trigger import Trigger, build, due_of
+from zsched.core.triggers.trigger import build, due_of
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -13,9 +13,10 @@ from dateutil import tz as dateutil_tz
 from tests.breadth import pairs, some
 from tests.unit.core.triggers.oracle import HOUR, ZONES, Crontab, local, ms, wall, windows
 from zsched.core.triggers import projection
+from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
-from zsched.core.triggers.trigger import Trigger, build
+from zsched.core.triggers.trigger import build
 
 NEW_YORK = "America/New_York"
 LINES = ["30 2 * * *", "30 1 * * *", "0,15,45 0-3 * * *", "0 3 * * *", "0 0 * * *", "59 23 30 12 *", "20 1 1-7 * 0"]

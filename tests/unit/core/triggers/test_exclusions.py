@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.exclusions import canonical
+from zsched.core.triggers.open_times import NeverOpen, OpenTrigger
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import OnExcluded, TriggerSpec
-from zsched.core.triggers.trigger import NeverOpen, OpenTrigger, build, check, read_spec
+from zsched.core.triggers.trigger import build, check, read_spec
 from zsched.errors import InvalidSchedule
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from tests.breadth import examples
 from tests.unit.core.triggers.oracle import ms
+from zsched.core.triggers.bounded import nth_after
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
-from zsched.core.triggers.trigger import KINDS, build, nth_after, read_spec, spec_of
+from zsched.core.triggers.trigger import KINDS, build, read_spec, spec_of
 
 GOLDEN = Path(__file__).with_name("golden.json")
 BEGIN, END = ms("2009-01-01"), ms("2023-01-01")
