@@ -40,11 +40,6 @@ from zsched.errors import ArchiveCorrupt, ArchiveFailed
 _PIECE: Final = 16_000  # changes sorted and written at once: more would hold up other threads (the GIL)
 
 
-def _t_of(held: str) -> int:
-    """Return t of the change of a calendar, as ``CalendarsHeld``."""
-    return int(held.partition(" ")[0])
-
-
 class Archive:
     """
     The archive at *path*, for one thread. ``position``: its last entry on the disk; None for an empty archive.
@@ -165,9 +160,8 @@ class Archive:
         return self._fold.unknown
 
     def hold_calendars(self, held: Mapping[str, str]) -> None:
-        """Add the calendars that Redis holds, as ``CalendarStore.held``; the later change of each counts."""
-        known = self._fold.calendars
-        known |= {name: text for name, text in held.items() if name not in known or _t_of(known[name]) < _t_of(text)}
+        """Add the calendars that Redis holds, as ``CalendarStore.held``; the later change counts: t has 16 digits."""
+        self._fold.calendars |= {name: max(text, self._fold.calendars.get(name, "")) for name, text in held.items()}
 
     def rest(self) -> None:
         """Free the memory of the page cache, until the next change reads its pages again."""
