@@ -61,6 +61,7 @@ _COMMANDS: Final = {
         ("backfill", "lives.backfill", "Run the past occurrences that did not run."),
         ("export", "files.export", "Write the recurring schedules as a TOML file."),
         ("tasks", "functions.tasks", "List the tasks of a module, with their parameters."),
+        ("simulate", "simulate.simulate", "Show what would become of the schedules of a file."),
         ("files", "shipped.shipped", "Print units of systemd, settings, users of Redis, alerts."),
     ),
 }

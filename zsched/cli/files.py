@@ -15,6 +15,7 @@ from zsched.cli.lines import cut, printable
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
+from zsched.client import Client
 from zsched.client.allowed import check_allowed
 from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.clock import SystemClock
@@ -44,16 +45,13 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
       zsched apply schedules.toml --dry-run
       zsched apply schedules.toml --prune
     """
-    settings = invocation.settings()
-    client = connect(settings)
+    client, checks = checks_of(invocation, file)
     try:
-        allow = partial(check_allowed, settings.rq.allow_callables)
-        checks = ClientChecks(client, allow, importing, Path(file).parent)
         said = read(file, content(file, "a TOML file of schedules"), checks)
         application = Application(client, said, takes_over=take_over)
         preview = application.foretell(prune=prune)
     except InvalidFile as error:
-        return _refuse(invocation, error)
+        return refuse(invocation, error, "nothing was applied")
     applied = preview if dry_run else _run(invocation, application, preview)
     _tell(invocation, said, applied, SystemClock().now_ms() if dry_run else None)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
@@ -92,6 +90,14 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
     return FAILED if written.unsaid else DONE
 
 
+def checks_of(invocation: Invocation, file: str) -> tuple[Client, ClientChecks]:
+    """Return a client, and its checks of the entries of *file*."""
+    settings = invocation.settings()
+    client = connect(settings)
+    allow = partial(check_allowed, settings.rq.allow_callables)
+    return client, ClientChecks(client, allow, importing, Path(file).parent)
+
+
 def _run(invocation: Invocation, application: Application, preview: Applied) -> Applied:
     """Apply what *preview* lists; show a progress bar on a terminal."""
     total = len(preview.steps) + len(preview.removed)
@@ -100,16 +106,16 @@ def _run(invocation: Invocation, application: Application, preview: Applied) -> 
         return application.carry_out(preview, lambda done: progress.at(done, total))
 
 
-def _refuse(invocation: Invocation, error: InvalidFile) -> int:
-    """Write all mistakes to stderr, one line each, as compilers do."""
+def refuse(invocation: Invocation, error: InvalidFile, result: str) -> int:
+    """Write all mistakes to stderr, one line each, as compilers do, and the *result*: "nothing was applied"."""
     mistakes = plural(len(error.complaints), "mistake")
     if invocation.wants_json:
-        summary = f"{error.name}: {mistakes}; nothing was applied"
+        summary = f"{error.name}: {mistakes}; {result}"
         invocation.tell_error(summary, error, errors=list(error.complaints))
         return USAGE
     for complaint in error.complaints:
         click.echo(printable(complaint), err=True)
-    say(f"nothing was applied: {mistakes} in {error.name}")
+    say(f"{result}: {mistakes} in {error.name}")
     return USAGE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -13,8 +14,9 @@ from zsched.cli.filters import facet_filters
 from zsched.cli.lines import Shown, Table
 from zsched.cli.output import Progress
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import Moment, duration, instant, moment, moment_at
-from zsched.core.occurrences.forecast import Backlog, By, Forecast
+from zsched.cli.values import Moment, duration, instant, moment, moment_at, named
+from zsched.core.occurrences.forecast import By, Forecast
+from zsched.core.occurrences.simulation import Backlog
 from zsched.core.options.forms import zone_name
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import duration_text, plural, relative_text, some
@@ -23,13 +25,7 @@ _LIMIT: Final = 50  # rows
 _MANY: Final = 500  # rules; counting more shows a progress bar
 
 
-def _workers(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
-    """Return the numbers of workers by queue. Raises click.BadParameter."""
-    pairs = [text.rpartition("=") for text in given]
-    for queue, _, number in pairs:
-        if not (queue and number.isdecimal() and len(number) < 10):
-            raise click.BadParameter(f"{queue or number!r} is not a queue with its workers; give one such as email=4")
-    return {queue: int(number) for queue, _, number in pairs}
+WORKERS: Final = named(partial(click.IntRange(1, 10_000).convert, param=None, ctx=None), "email=4")
 
 
 @command()
@@ -38,7 +34,7 @@ def _workers(_context: click.Context, _option: click.Parameter, given: tuple[str
 @click.option("--by", type=click.Choice([one.value for one in By]), help="Count, the highest peak first.")
 @click.option("--bucket", type=duration, metavar="DURATION", help="Of a peak: default 1m; 1h and 1d for long times.")
 @click.option(
-    "--workers", multiple=True, callback=_workers, metavar="QUEUE=N", help="Show the backlog of so many; repeatable."
+    "--workers", multiple=True, callback=WORKERS, metavar="QUEUE=N", help="Show the backlog of so many; repeatable."
 )
 @click.option("--suggest", is_flag=True, help="Suggest what would flatten the highest peaks.")
 @click.option("--quiet-window", type=duration, metavar="DURATION", help="Find the first gap of this length.")
@@ -89,7 +85,7 @@ def _lines(found: Forecast, limit: int, tz: str, quiet_window: timedelta | None)
         yield Table(("FIRES", "", "ID", "QUEUE", "FUNCTION"), fires, nothing="nothing fires")
         if found.has_more:
             yield "there are more: give --limit, or count them with --by queue"
-    yield from (_backlog_text(one, tz) for one in found.backlogs)
+    yield from (backlog_text(one, tz) for one in found.backlogs)
     if quiet_window is not None:
         times = found.quiet and " until ".join(local_text(ms, tz) for ms in found.quiet)
         yield f"quiet from {times}" if times else "there is no such gap; give a later --to, or a shorter window"
@@ -98,9 +94,10 @@ def _lines(found: Forecast, limit: int, tz: str, quiet_window: timedelta | None)
         yield f"{where} become {one.after:,} by {one.change}"
 
 
-def _backlog_text(one: Backlog, tz: str) -> str:
+def backlog_text(one: Backlog, tz: str) -> str:
     """Return a sentence about a backlog."""
     gone = "not gone by the end" if one.gone_ms is None else f"gone by {local_text(one.gone_ms, tz)}"
     peak = f"at most {one.peak:,} wait, at {local_text(one.peak_ms, tz)}, {gone}" if one.peak else "nothing waits"
+    now = f"{one.waiting:,} wait now; " if one.waiting else ""
     unknown = f"; no duration is known of {some(one.unknown)}" if one.unknown else ""
-    return f"{one.queue} with {plural(one.workers, 'worker')}: {one.waiting:,} wait now; {peak}{unknown}"
+    return f"{one.queue} with {plural(one.workers, 'worker')}: {now}{peak}{unknown}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, Final
@@ -67,6 +68,23 @@ def _written(text: str) -> datetime:
     if first != second:
         raise _Unclear("it has no time of day")
     return first
+
+
+def named(value: Callable[[str], Any], example: str) -> Callable[..., dict[str, Any]]:
+    """Return the callback of a repeatable option ``NAME=VALUE``: its values by name. It raises click.BadParameter."""
+
+    def read(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+        found = {}
+        for text in given:
+            name, _, part = text.rpartition("=")
+            with suppress(click.BadParameter):
+                if name:
+                    found[name] = value(part)
+                    continue
+            raise click.BadParameter(f"{text!r} is not a name with its value; give one such as {example}")
+        return found
+
+    return read
 
 
 Moment = datetime | timedelta  # a time, or a duration back from now

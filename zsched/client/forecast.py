@@ -56,7 +56,7 @@ def forecast(
     read, cut_ms = _read(reader, end_ms, {name: asked.get(name) for name in FacetFilters.__annotations__})
     found = [one for one in read if limits.refusal(one.limited_by) is None]
     end_ms = max(min(end_ms, cut_ms or end_ms), start_ms + 1)
-    durations_ms = _durations_ms(answers, found) if workers or quiet_ms is not None else {}
+    durations_ms = usual_durations_ms(answers, found) if workers or quiet_ms is not None else {}
     made = link.compute(Forecaster, found, now_ms, start_ms, end_ms, durations_ms)
     if on_progress is None:
         answer = link.compute(made.answer, by, bucket_ms, limit)
@@ -80,7 +80,7 @@ def _read(reader: Reader, end_ms: int, filters: Mapping[str, Any]) -> tuple[list
     return found[:_READ], more[0].next_ms if more and more[0].state is ScheduleState.ACTIVE else None
 
 
-def _durations_ms(answers: Answers, schedules: Iterable[Schedule]) -> dict[str, int]:
+def usual_durations_ms(answers: Answers, schedules: Iterable[Schedule]) -> dict[str, int]:
     """Return the usual duration of the functions of most *schedules*; none of a function without recent runs."""
     found = {}
     for func, _ in Counter(one.func for one in schedules).most_common(_FUNCTIONS):

@@ -16,16 +16,19 @@ lost in the middle, the schedules put so far stay. Applying the same file again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, json_of
-from zsched.core.occurrences.difference import TimesDifference, difference
+from zsched.core.occurrences.difference import TimesDifference, difference, foreseen
+from zsched.core.occurrences.future import Future
+from zsched.core.occurrences.simulation import Simulation
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.calendars import Calendars
@@ -38,6 +41,7 @@ from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_c
 from zsched.storage.refusals import contended
 
 _RECOMPARED: Final = 5  # attempts for a schedule that other writers change meanwhile
+_MILLISECOND: Final = timedelta(milliseconds=1)
 CREATED: Final = "created"
 UPDATED: Final = "updated"
 UNCHANGED: Final = "unchanged"
@@ -63,6 +67,10 @@ class Step:
     def times(self, now_ms: int) -> TimesDifference:
         """Return what its put at *now_ms* does to the times. Raises TriggerError."""
         return difference(None if self.held is None else self.held.schedule, self.definition, now_ms, self.calendars)
+
+    def foreseen(self, now_ms: int) -> Schedule:
+        """Return the schedule that its put at *now_ms* makes. Raises TriggerError."""
+        return foreseen(None if self.held is None else self.held.schedule, self.definition, now_ms, self.calendars)
 
     def to_dict(self, dry_ms: int | None = None) -> dict[str, Any]:
         """Return the step for JSON, by ``json_of``; *dry_ms*: with the difference in times by a put at that time."""
@@ -130,6 +138,25 @@ class Application:
         if complaints:
             raise self._file.refusal(complaints)
         return steps
+
+    def simulate(
+        self,
+        length: timedelta,
+        workers: Mapping[str, int],
+        durations: Mapping[str, timedelta],
+        on_progress: Callable[[int, int], None],
+    ) -> Simulation:
+        """
+        Return the simulation of all entries within *length*, with *workers* by queue. Runs last as long as lately, or
+        as *durations* say. *on_progress*: of ``Simulation.run``. Raises as ``compare``.
+        """
+        now_ms = self._sync.now_ms()
+        schedules = [step.foreseen(now_ms) for step in self.compare()]
+        given_ms = {func: took // _MILLISECOND for func, took in durations.items()}
+        simulation = Simulation(workers, self._sync.durations_ms(schedules) | given_ms, now_ms)
+        future = Future(schedules, now_ms, now_ms, now_ms + length // _MILLISECOND)
+        simulation.run(future.occurrences(), future.end_ms, on_progress)
+        return simulation
 
     def stale(self) -> list[str]:
         """Return the ids of recurring schedules that the file owns but does not contain, sorted."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,7 @@ from zsched.core.model import After, At, Definition, Schedule, iso
 from zsched.core.occurrences.first_times import first
 from zsched.core.occurrences.future import Future, Spans
 from zsched.core.occurrences.planning import local_time
+from zsched.core.options.checked import CheckedOptions
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.spec import TriggerSpec
@@ -69,9 +70,7 @@ def difference(
     Return the difference that a put of *definition* at *now_ms* makes to *before*; its rule may name one of
     *calendars*. Raises TriggerError, UnknownCalendar.
     """
-    if isinstance(definition.when, TriggerSpec):
-        definition = replace(definition, when=with_calendars(definition.when, calendars))
-    after = _foreseen(before, definition, now_ms)
+    after = foreseen(before, definition, now_ms, calendars)
     if before is not None and before.state is after.state is ScheduleState.PAUSED:
         before, after = (replace(one, state=ScheduleState.ACTIVE) for one in (before, after))
     found: tuple[list[int], list[int]] = [], []
@@ -87,22 +86,31 @@ def difference(
     return TimesDifference(gone, come, (before_week, after_week), ((before or after).tz, after.tz), now_ms)
 
 
-def _foreseen(before: Schedule | None, definition: Definition, now_ms: int) -> Schedule:
-    """Return the schedule that a put of *definition* at *now_ms* makes of *before*; of its options only the times."""
-    when, was_paused = definition.when, before is not None and before.state is ScheduleState.PAUSED
+def foreseen(
+    before: Schedule | None, definition: Definition, now_ms: int, calendars: Callable[[], Calendars]
+) -> Schedule:
+    """
+    Return the schedule that a put of *definition* at *now_ms* makes of *before*: its times and options, without
+    arguments. Its rule may name one of *calendars*. Raises TriggerError, UnknownCalendar.
+    """
+    when = definition.when
+    if isinstance(when, TriggerSpec):
+        when = with_calendars(when, calendars)
+    was_paused = before is not None and before.state is ScheduleState.PAUSED
     is_paused = was_paused if definition.enabled is None else not definition.enabled
     state = ScheduleState.PAUSED if is_paused else ScheduleState.ACTIVE
-    options: dict[str, Any] = {"tz": definition.tz, "policy": definition.policy}
+    options: dict[str, Any] = {each.name: getattr(definition, each.name) for each in fields(CheckedOptions)}
+    func = str(definition.func)
     if not isinstance(when, TriggerSpec):
         due_ms = when.due_ms if isinstance(when, At) else now_ms + when.delay_ms if isinstance(when, After) else now_ms
-        return Schedule(definition.id, state, "once", "", due_ms, **options)
+        return Schedule(definition.id, state, "once", func, due_ms, **options)
     if before is not None and before.trigger == when:
         times = before.next_ms, when, before.anchor_ms, before.nominal_ms
-        return Schedule(definition.id, state, when.kind.name, "", *times, **options)
+        return Schedule(definition.id, state, when.kind.name, func, *times, **options)
     plan = first(when, now_ms, definition.id)
     nominal_ms = None if plan.next is None else int(plan.next) + now_ms * plan.next.startswith("+")
     next_ms = None if nominal_ms is None else nominal_ms + plan.jitter_ms
-    return Schedule(definition.id, state, when.kind.name, "", next_ms, when, now_ms, nominal_ms, **options)
+    return Schedule(definition.id, state, when.kind.name, func, next_ms, when, now_ms, nominal_ms, **options)
 
 
 def _tagged(one: Schedule | None, now_ms: int, side: int) -> Iterator[tuple[int, int]]:

@@ -10,8 +10,6 @@ Not known: jobs that other programs push later, runs that are not over now, and 
 from __future__ import annotations
 
 import heapq
-import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.future import Expected, Future, SpanCounts, Spans
+from zsched.core.occurrences.simulation import Backlog, Simulation, for_json
 from zsched.core.wording import duration_text, plural
 from zsched.errors import InvalidSchedule
 
@@ -54,23 +53,6 @@ class Load(NamedTuple):
     number: int
     peak: int
     peak_ms: int
-
-
-class Backlog(NamedTuple):
-    """
-    The waiting jobs of a queue with so many *workers*: now, at their peak, and when they are gone after it (None: not
-    within the forecast). ``waits``: their number by the end of each span, if it is not 0. Runs of ``unknown`` functions
-    count as no time.
-    """
-
-    queue: str
-    workers: int
-    waiting: int
-    peak: int
-    peak_ms: int
-    gone_ms: int | None
-    waits: Mapping[str, int]
-    unknown: Sequence[str]
 
 
 class Suggestion(NamedTuple):
@@ -121,12 +103,8 @@ class Forecast:
             "occurrences": [one.to_dict() for one in self.occurrences],
             "quiet": None if self.quiet is None else {"from": iso(self.quiet[0]), "to": iso(self.quiet[1])},
             "durations_s": {func: seconds(ms) for func, ms in self.durations_ms.items()},
-            **{name: [_shown(one) for one in getattr(self, name)] for name in ("loads", "backlogs", "suggestions")},
+            **{name: [for_json(one) for one in getattr(self, name)] for name in ("loads", "backlogs", "suggestions")},
         }
-
-
-def _shown(one: Load | Backlog | Suggestion) -> dict[str, Any]:
-    return json_of(one, *(re.sub("_ms$", "_at", name) for name in one._fields))
 
 
 class Forecaster:
@@ -180,27 +158,15 @@ class Forecaster:
 
     def backlog(self, queue: str, workers: int, waiting: int, spans: Spans) -> Backlog:
         """Return the backlog of *queue* with *workers*, in which *waiting* jobs wait now. Raises InvalidSchedule."""
-        ours = self._of(queue, self._start_ms, self._end_ms).occurrences()
-        fires = [(one.due_ms, one.schedule.func) for one in islice(ours, _MOST_RUNS + 1)]
+        fires = list(islice(self._of(queue, self._start_ms, self._end_ms).occurrences(), _MOST_RUNS + 1))
         if len(fires) > _MOST_RUNS:
             raise InvalidSchedule("end", iso(self._end_ms), f"{queue} has more than {_MOST_RUNS:,} runs", "end earlier")
-        runs = [(due_ms, self._durations_ms.get(func, 0)) for due_ms, func in fires]
-        jobs = [(self._start_ms, sum(took for _, took in runs) // max(len(runs), 1))] * waiting + runs
-        dues, starts, free = [due_ms for due_ms, _ in jobs], list[int](), [self._start_ms] * workers
-        for due_ms, took_ms in jobs:
-            starts.append(max(heapq.heappop(free), due_ms))
-            heapq.heappush(free, starts[-1] + took_ms)
-
-        def waiting_at(ms: int) -> int:
-            return bisect_right(dues, ms) - bisect_right(starts, ms)
-
-        peak, negative_ms = max(((waiting_at(ms), -ms) for ms in dues), default=(0, -self._start_ms))
-        gone = (ms for ms in starts if ms >= -negative_ms and not waiting_at(ms))
-        gone_ms = next(gone, self._start_ms) if peak else self._start_ms
-        waits = {iso(ms) or "": number for ms in spans.bounds[1:] if (number := waiting_at(ms - 1))}
-        unknown = sorted({func for _, func in fires} - self._durations_ms.keys())
-        times = -negative_ms, gone_ms if gone_ms < self._end_ms else None
-        return Backlog(queue, workers, waiting, peak, *times, waits, unknown)
+        took_ms = sum(self._durations_ms.get(one.schedule.func, 0) for one in fires)
+        usual_ms = {**self._durations_ms, "": took_ms // max(len(fires), 1)}
+        simulation = Simulation({queue: workers}, usual_ms, self._start_ms)
+        simulation.wait(queue, waiting, "")
+        simulation.run(fires, self._end_ms)
+        return simulation.backlog(queue, waiting, spans)
 
     def suggestions(self) -> Iterator[Suggestion]:
         """Yield what would flatten the highest peaks, those above twice the usual minute of their queue."""

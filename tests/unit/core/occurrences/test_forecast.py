@@ -10,6 +10,8 @@ from tests.builders import schedules
 from zsched.core.model import Schedule, iso
 from zsched.core.occurrences import forecast
 from zsched.core.occurrences.forecast import By, Forecast, Forecaster, Load
+from zsched.core.occurrences.policy import Policy
+from zsched.core.options.choices import Overlap
 from zsched.core.options.define import define_trigger
 from zsched.core.triggers.trigger import build, due_of
 from zsched.errors import InvalidSchedule
@@ -99,7 +101,8 @@ def test_jobs_that_wait_now_come_first_and_take_as_long_as_usual() -> None:
 
 
 def test_a_backlog_that_only_grows_is_not_gone_and_unknown_durations_are_named() -> None:
-    given = of([recurring("a", every=60), recurring("b", every=60, func="app.new")], send=100_000)
+    both = recurring("a", every=60), recurring("b", every=60, func="app.new")
+    given = of([replace(one, policy=Policy(overlap=Overlap.ALLOW)) for one in both], send=100_000)
 
     found = given.backlog("email", 1, 0, given.spans())
 
