@@ -66,7 +66,7 @@ def test_skipped_occurrences_are_as_many_as_the_scheduler_then_skips(
     assert {"fired": 144, "overlap": sum(skipped)} == numbers["slow"]
 
 
-def test_a_mistake_in_the_file_is_told_and_nothing_is_simulated(zsched: Zsched, file: str) -> None:
+def test_a_file_with_a_mistake_is_refused_before_a_simulation(zsched: Zsched, file: str) -> None:
     Path(file).write_text(FILE.replace("every = 60", "every = -1"))
 
     shown = zsched("simulate", file)

@@ -45,7 +45,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
       zsched apply schedules.toml --dry-run
       zsched apply schedules.toml --prune
     """
-    client, checks = checks_of(invocation, file)
+    client, checks = client_and_checks(invocation, file)
     try:
         said = read(file, content(file, "a TOML file of schedules"), checks)
         application = Application(client, said, takes_over=take_over)
@@ -90,7 +90,7 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
     return FAILED if written.unsaid else DONE
 
 
-def checks_of(invocation: Invocation, file: str) -> tuple[Client, ClientChecks]:
+def client_and_checks(invocation: Invocation, file: str) -> tuple[Client, ClientChecks]:
     """Return a client, and its checks of the entries of *file*."""
     settings = invocation.settings()
     client = connect(settings)

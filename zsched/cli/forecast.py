@@ -14,7 +14,7 @@ from zsched.cli.filters import facet_filters
 from zsched.cli.lines import Shown, Table
 from zsched.cli.output import Progress
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import Moment, duration, instant, moment, moment_at, named
+from zsched.cli.values import Moment, by_name, duration, instant, moment, moment_at
 from zsched.core.occurrences.forecast import By, Forecast
 from zsched.core.occurrences.simulation import Backlog
 from zsched.core.options.forms import zone_name
@@ -25,7 +25,7 @@ _LIMIT: Final = 50  # rows
 _MANY: Final = 500  # rules; counting more shows a progress bar
 
 
-WORKERS: Final = named(partial(click.IntRange(1, 10_000).convert, param=None, ctx=None), "email=4")
+WORKERS: Final = by_name(partial(click.IntRange(1, 10_000).convert, param=None, ctx=None), "email=4")
 
 
 @command()

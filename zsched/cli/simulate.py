@@ -8,12 +8,12 @@ from typing import Final
 
 import click
 
-from zsched.cli.files import checks_of, refuse
+from zsched.cli.files import client_and_checks, refuse
 from zsched.cli.forecast import WORKERS, backlog_text
 from zsched.cli.lines import Table
 from zsched.cli.output import Progress
 from zsched.cli.program import DONE, Invocation, command
-from zsched.cli.values import content, duration, named
+from zsched.cli.values import by_name, content, duration
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.simulation import Simulated, for_json
 from zsched.core.options.forms import zone_name
@@ -32,7 +32,7 @@ _DAY: Final = timedelta(days=1)
     "--workers", multiple=True, callback=WORKERS, metavar="QUEUE=N", help="Workers of a queue; default enough."
 )
 @click.option(
-    "--took", multiple=True, callback=named(duration, "app.report=90s"), metavar="FUNC=DURATION",
+    "--took", multiple=True, callback=by_name(duration, "app.report=90s"), metavar="FUNC=DURATION",
     help="Duration of a function's runs; default as lately."
 )  # fmt: skip
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
@@ -49,7 +49,7 @@ def simulate(
       zsched simulate schedules.toml --days 7 --workers email=2 --took app.report=90s
     """
     zone_name(tz)
-    client, checks = checks_of(invocation, file)
+    client, checks = client_and_checks(invocation, file)
     try:
         application = Application(client, read(file, content(file, "a TOML file of schedules"), checks))
         with Progress("simulating", is_quiet=invocation.wants_json) as progress:

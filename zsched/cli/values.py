@@ -70,7 +70,7 @@ def _written(text: str) -> datetime:
     return first
 
 
-def named(value: Callable[[str], Any], example: str) -> Callable[..., dict[str, Any]]:
+def by_name(value: Callable[[str], Any], example: str) -> Callable[..., dict[str, Any]]:
     """Return the callback of a repeatable option ``NAME=VALUE``: its values by name. It raises click.BadParameter."""
 
     def read(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:

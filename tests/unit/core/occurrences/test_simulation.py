@@ -57,7 +57,7 @@ def test_the_policy_for_overlapping_runs_decides_what_becomes_of_occurrences(
     assert open_runs == still_open
 
 
-def test_runs_beyond_the_limit_of_those_that_wait_are_skipped() -> None:
+def test_occurrences_beyond_the_limit_of_waiting_runs_are_skipped() -> None:
     found, waited_s, still_open = simulated(minutely("a", Overlap.QUEUE, 2), took_s=150)
 
     assert {FIRED: 4, OVERLAP: 3} == found
