@@ -6,9 +6,9 @@ fixture, or a short piece of a file whose tests share none. A worker asks for th
 waits while another has a list. Reports travel as with pytest-xdist; the parent alone prints and counts.
 
 Each worker has fixtures of the session of its own (its own Redis), and keeps them over its units. A worker that dies
-fails the test that it ran; another one runs the rest of its unit. A worker whose test is not over after ``--limit``
-seconds is ended with SIGABRT, at which it prints where each of its threads was. Tests that fail are named at once, and
-SIGTERM ends the session as Ctrl-C does, so that a log that was cut short still tells what failed.
+fails the test that it ran; another one runs the rest of its unit. So does one whose test takes longer than pytest's
+``faulthandler_timeout``: it prints where each of its threads is, and ends. Failures are named at once, and SIGTERM ends
+the session as Ctrl-C does, so that a log that was cut short still tells them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import signal
 import socket
 import struct
 import sys
-import time
 import traceback
 from collections import deque
 from collections.abc import Iterator
@@ -39,12 +38,9 @@ _END_S: Final = 20.0  # for a worker to tear down its fixtures after Ctrl-C
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("suite")
-    group.addoption(
+    parser.getgroup("suite").addoption(
         "--forks", type=int, default=0, metavar="N", help="run the tests in N forks of the collected session; 0: here"
     )
-    # The longest test takes 40 s on a quiet machine.
-    group.addoption("--limit", type=float, default=600.0, metavar="S", help="end a test in a fork after S seconds")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -96,7 +92,6 @@ class Pool:
         self._costs: Costs = session.config.stash[Costs.KEY]
         self._units = deque(sorted(units(session.items, self._costs), key=self._cost_s, reverse=True))
         self._selector = selectors.DefaultSelector()
-        self._limit_s: float = session.config.option.limit
         self._number = 0
         self._base = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
 
@@ -109,9 +104,8 @@ class Pool:
             self._fork()
         try:
             while self._selector.get_map():
-                for key, _ in self._selector.select(self._limit_s / 10):
+                for key, _ in self._selector.select():
                     self._hear(key.data)
-                self._end_late_ones()
                 if self._session.shouldfail or self._session.shouldstop:
                     raise self._session.Failed(self._session.shouldfail or self._session.shouldstop)
         finally:
@@ -143,7 +137,7 @@ class Pool:
                 worker.unit = self._units.popleft() if self._units else []
                 worker.channel.send(worker.unit)
             case ["start", index]:
-                worker.running, worker.since = index, time.monotonic()
+                worker.running = index
                 item = self._session.items[index]
                 hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
             case ["report", data]:
@@ -168,9 +162,7 @@ class Pool:
         """Report the test during which the worker ended, and give the rest of its unit to another worker."""
         if worker.running is not None:
             item = self._session.items[worker.running]
-            spent_s = time.monotonic() - worker.since
-            text = f"the worker ended with {code} after it had run this test for {spent_s:.0f} s"
-            self._fail(item.nodeid, item.location, text)
+            self._fail(item.nodeid, item.location, f"the worker ended with {code} while it ran this test")
             worker.unit.remove(worker.running)
         if worker.unit:
             self._units.append(worker.unit)
@@ -186,11 +178,6 @@ class Pool:
         if report.failed and reporter is not None:
             reporter.ensure_newline()
             reporter.write_line(f"FAILED {report.nodeid}, {report.when}")
-
-    def _end_late_ones(self) -> None:
-        for worker in [key.data for key in self._selector.get_map().values()]:
-            if worker.running is not None and time.monotonic() - worker.since > self._limit_s:
-                os.kill(worker.pid, signal.SIGABRT)  # faulthandler, which pytest enables, prints its threads
 
     def _end(self) -> None:
         """End the workers that still run: tear down as after Ctrl-C, and kill what then hangs."""
@@ -210,13 +197,12 @@ class Pool:
 
 
 class Worker:
-    """The parent's knowledge of a worker: its *unit*, and the index of the test that it is *running*, *since* when."""
+    """The parent's knowledge of a worker: its *unit*, and the index of the test that it is *running*."""
 
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid, self.channel = pid, channel
         self.unit: list[int] = []
         self.running: int | None = None
-        self.since = 0.0
 
 
 class Between:

@@ -49,7 +49,7 @@ class Backlog(NamedTuple):
 @dataclass(slots=True)
 class Simulated:
     """
-    What became of the occurrences of a schedule: their numbers by outcome, the longest time from due to start, and the
+    The fate of a schedule's occurrences: their numbers by outcome, the longest time from due to start, and the
     number of runs that are not over at the end.
     """
 
