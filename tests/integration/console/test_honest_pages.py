@@ -36,7 +36,7 @@ PICTURES = {
     "schedules": "/schedules",
     "story": "/schedules/invoices",
     "edit": "/schedules/digest-seoul/edit",
-    "busiest": "/timeline/busiest",
+    "forecast": "/forecast",
     "run": "/find?q={run_id}",
     "runs": "/runs",
     "queues": "/queues",

@@ -166,7 +166,7 @@ def test_the_minutes_in_which_most_schedules_are_due_are_shown(
 
     ann.open("/")
     ann.click("Timeline")
-    ann.click("Busiest minutes …")
+    ann.click("Forecast …")
 
     ann.reads("300")
     assert f"{at:%Y-%m-%d %H:%M}" in ann.text()

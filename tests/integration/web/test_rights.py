@@ -74,12 +74,12 @@ ROWS = [
         "POST /schedules:pause, /schedules:resume, /schedules:release, /schedules:cancel",
         "GET /schedules:{action}; POST /schedules:{action}", READ_ONLY, LEFT_OUT, YES, YES,
     ),
-    Row("GET /queues, /forecast", "GET /schedules, /queues, /", YES, LEFT_OUT, YES, YES),
+    Row("GET /queues, /forecast", "GET /schedules, /queues, /forecast, /", YES, LEFT_OUT, YES, YES),
     Row("GET /daemons, /calendars, /calendars/{name}", "GET /calendars", YES, YES, YES, YES),
     Row("PUT /calendars/{name}; DELETE /calendars/{name}", "", READ_ONLY, OUTSIDE, OUTSIDE, YES),
     Row(
         "GET /runs, /occurrences, /log, /events, /status",
-        "GET /runs, /log, /doctor, /timeline, /timeline/busiest", YES, OUTSIDE, OUTSIDE, YES,
+        "GET /runs, /log, /doctor, /timeline", YES, OUTSIDE, OUTSIDE, YES,
     ),
     Row("", "GET /outcomes, /find", YES, UNKNOWN, YES, YES),
     Row("", "GET /runs:retry; POST /runs:retry", READ_ONLY, OUTSIDE, OUTSIDE, YES),
@@ -96,6 +96,7 @@ MINE: dict[str, Any] = {"func": "app.mail.send", "queue": "mail", "tags": ["shop
 BEYOND = re.compile(r"app\.pay|salaries|\bpay\b")
 REFUSED = re.compile('"urn:zsched:error:(no-token|[a-z]*-not-found|read-only|outside-limits|arguments-hidden)"')
 SPAN = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z", "bucket": "1h"}
+SPANS = {f"{PREFIX}/occurrences": SPAN, f"{PREFIX}/forecast": {"to": "24h"}, "/forecast": {"by": "queue"}}
 FILES = {"/static/{path}": "docs.js", "/static/swagger/{path}": "swagger-ui.css", "/rq/{path}": ""}
 
 
@@ -162,9 +163,7 @@ class Stage:
         file = FILES.get(path, "")
         where = path.format(id=id, run_id=self._runs[id], action=action, path=file, name="kr")
         queries = {"/find": {"q": id}, "/outcomes": {"id": id}, "/schedules:{action}": {"match": "*"}}
-        given: dict[str, Any] = {
-            "params": (queries | {f"{PREFIX}/occurrences": SPAN, f"{PREFIX}/forecast": {"to": "24h"}}).get(path, {})
-        }
+        given: dict[str, Any] = {"params": (queries | SPANS).get(path, {})}
         if method != "GET":
             given |= self._body(method, path, id) if path.startswith(PREFIX) else {"data": {"match": "*"}}
         headers = {"Origin": self.web.url, "Idempotency-Key": uuid.uuid4().hex}

@@ -25,7 +25,6 @@ from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import Absences, waited_since_us
 from zsched.core.occurrences.replacements import Replacement, Replacements
-from zsched.core.occurrences.timeline import EXPECTED
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
 from zsched.errors import InvalidSchedule
@@ -48,7 +47,6 @@ _OUTCOMES: Final = 2000
 _ROWS: Final = 40
 _LISTED: Final = 200  # that did not run, in the list
 _EXPLAINED_BY: Final = 5  # schedules whose history is asked for times without a daemon
-_BUSIEST: Final = 10
 _ZOOMS: Final = {"30 h": _BACK_MS + _AHEAD_MS, "6 h": 21_600_000, "1 h": 3_600_000, "10 min": 600_000, "1 min": 60_000}
 
 
@@ -81,13 +79,6 @@ async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str
     return view.later("timeline", lambda: _found(view, shown, by, filters), by=by, rows_by=ROWS_BY, filters=given)
 
 
-@router.get("/timeline/busiest")
-async def busiest(view: Viewed) -> Response:
-    """Show the minutes of the next 24 hours in which most schedules are due."""
-    view.call.demand_all("the timeline")
-    return view.later("busiest", lambda: _busiest(view))
-
-
 def _shown_time(view: View) -> ShownTime:
     """Return the time of the query. Raises InvalidSchedule."""
     given = view.request.query_params
@@ -99,17 +90,6 @@ def _shown_time(view: View) -> ShownTime:
     if not _MINUTE_MS <= end_ms - start_ms <= _MOST_MS:
         raise InvalidSchedule("to", given.get("to"), "not a minute to 31 days after from", "give another time")
     return ShownTime(start_ms, end_ms)
-
-
-async def _busiest(view: View) -> dict[str, Any]:
-    """Count what is due in each minute, and return the minutes with most."""
-    first_ms = view.now_ms // _MINUTE_MS * _MINUTE_MS
-    minute = timedelta(milliseconds=_MINUTE_MS)
-    found = await view.call.client.timeline(from_ms(first_ms), from_ms(first_ms + _AHEAD_MS), minute)
-    minutes = zip((count[EXPECTED] for count in found.counts), found.spans.bounds, strict=False)
-    most = sorted((one for one in minutes if one[0]), key=lambda one: (-one[0], one[1]))[:_BUSIEST]
-    shown = [(number, at_ms, ShownTime(at_ms, at_ms + _MINUTE_MS).moved(0)) for number, at_ms in most]
-    return {"minutes": shown, "left_out": found.left_out, "most": most[0][0] if most else 1}
 
 
 def _middle(shown: ShownTime, now_ms: int) -> int:

@@ -1,0 +1,48 @@
+"""The page of the forecast: occurrences, the heaviest minutes, queues and functions, and what would flatten a peak."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from tests.builders.web import Web
+from tests.clocks import now_ms
+from zsched import Client
+from zsched.core.clock import from_ms
+
+pytestmark = pytest.mark.once
+
+
+def text(web: Web, query: str) -> str:
+    """Return the page of the forecast as an operator gets it."""
+    with web.browser("ann", sees_arguments=True) as person:
+        answer = person.get(f"/forecast?{query}")
+    assert 200 == answer.status_code
+    return answer.text
+
+
+@pytest.fixture
+def forecast_web(web: Web, client: Client, redis_client: redis.Redis) -> Web:
+    at = from_ms(now_ms(redis_client) + 7_200_000)
+    client.schedule_many({"func": "app.mail", "id": f"mail-{n}", "at": at, "queue": "email"} for n in range(300))
+    client.schedule("app.page", id="page", every=600, queue="web")
+    client.schedule("app.page", id="paused", every=600, enabled=False)
+    return web
+
+
+@pytest.mark.parametrize(
+    ("query", "there", "missing"),
+    [
+        ("to=1h&by=", ["page", "app.page", "Left out: 1 paused"], "mail-1"),
+        ("to=24h&by=queue", ["email", "300", "The 300 of email in the minute from"], "app.page"),
+        ("to=24h&by=function&queue=web", ["app.page", "144"], "app.mail"),
+        ("to=24h&by=minute&match=nothing-*", ["Nothing fires."], "300"),
+        ("to=24h&by=year", ["by=", "year", "minute"], "300"),
+        ("to=never", ["never"], "300"),
+    ],
+)
+def test_the_page_tells_what_its_form_asks_for(forecast_web: Web, query: str, there: list[str], missing: str) -> None:
+    shown = text(forecast_web, query)
+
+    assert [] == [word for word in there if word not in shown]
+    assert f">{missing}" not in shown
