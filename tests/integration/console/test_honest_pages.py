@@ -224,6 +224,9 @@ def test_the_pages_of_the_docs_are_shown_without_errors(ann: Person, product: st
             ann.page.set_viewport_size(size)
             ann.open(path.format(run_id=product))
             expect(ann.page.locator(LATER)).to_have_count(0)
+            if name == "edit":
+                ann.page.get_by_label("Cron", exact=True).fill("30 9 * * 1-5")
+                expect(ann.page.locator("#preview")).to_contain_text("first change in")
             ann.page.evaluate(HIDE)
             picture = folder / f"console-{name}{kind}{'-dark' if scheme == 'dark' else ''}.png"
             ann.page.screenshot(path=picture)
