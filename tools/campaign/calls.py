@@ -25,7 +25,7 @@ class Call:
     one-shot or to the requested run; ``every_ms`` belongs to a recurring schedule.
     """
 
-    verb: str  # put, rule, cancel, pause, resume, skip, leave_out, run_now, enqueue
+    verb: str  # put, rule, cancel, pause, resume, skip, leave_out, run_now, enqueue, calendar
     id: str
     began_us: int
     ended_us: int

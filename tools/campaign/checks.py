@@ -32,7 +32,7 @@ _ENTRANCES = (What.PUT, What.RESUMED, What.RESTORED, What.QUARANTINED, What.FOUN
 _WRITTEN = {
     "put": (What.PUT,), "rule": (What.PUT,), "enqueue": (What.ENQUEUED,), "run_now": (What.ENQUEUED,),
     "cancel": (What.CANCELLED,), "pause": (What.PAUSED,), "resume": (What.RESUMED,), "skip": (What.SKIPPED,),
-    "leave_out": (What.SKIP_ASKED,),
+    "leave_out": (What.SKIP_ASKED,), "calendar": (),
 }  # fmt: skip
 
 Findings = Iterator[str]

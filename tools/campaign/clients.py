@@ -12,6 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from tools.campaign.calls import Call, Ledger, now_us
@@ -22,6 +23,7 @@ from zsched.core.clock import from_ms
 from zsched.core.options.choices import Priority
 from zsched.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ZschedError
 
+CALENDAR = "closed"  # that some rules name in exclude: minutes of the day, which change all the time
 QUEUED = "-queued"  # ends the id of a rule with overlap="queue"
 TIMEOUT_S = 2.0
 _HOUR_MS = 3_600_000
@@ -227,7 +229,10 @@ class Batches(Writer):
 
 
 class Rules(Writer):
-    """Recurring schedules, a dozen at most: made, put again, given another payload, paused, run now, cancelled."""
+    """
+    Recurring schedules, a dozen at most: made, put again, given another payload, paused, run now, cancelled. Some have
+    a calendar, which changes.
+    """
 
     rest_s = 0.5
     most = 12
@@ -242,6 +247,7 @@ class Rules(Writer):
             self._new()
         else:
             doings = [self._again, self._payload, self._run_now, self._leave_out, self._pause, self._cancel]
+            doings += [self._calendar]
             self._random.choice(doings)()
         if len(self._paused) > 2:
             self._unpause(self._paused.pop())
@@ -259,6 +265,9 @@ class Rules(Writer):
         overlap = self._random.choices(("skip", "queue", "cancel_previous"), (6, 3, 1))[0]
         if overlap == "queue":
             options |= {"overlap_limit": 5}  # they are to be received soon after the end
+        if self._random.random() < 0.4:
+            options |= {"exclude": [CALENDAR], "on_excluded": self._random.choice(("skip", "next_open"))}
+            self.insist(self._calendar)
         self._put(self.new_id() + (QUEUED if overlap == "queue" else ""), options | {"overlap": overlap})
 
     def _put(self, id: str, options: dict[str, Any]) -> None:
@@ -280,6 +289,12 @@ class Rules(Writer):
     def _run_now(self) -> None:
         id = self._any()
         self.call("run_now", id, lambda: self.client.run_now(id))
+
+    def _calendar(self) -> None:
+        """Close one of the next minutes, or none."""
+        begin = from_ms(now_us() // 1000) + timedelta(minutes=self._random.randint(0, 3))
+        window = f"{begin:%H:%M}-{begin + timedelta(minutes=1):%H:%M}"
+        self.call("calendar", CALENDAR, lambda: self.client.put_calendar(CALENDAR, windows=[window]))
 
     def _leave_out(self) -> None:
         id, number = self._any(), self._random.randint(1, 3)

@@ -2,32 +2,43 @@
 The nominal times of recurring schedules, computed here independently: a rule of n ms gives anchor + n, anchor + 2n, …
 
 In each history the times strictly increase and none is left out. Each occurrence continues where the previous one
-pointed, and an occurrence that did not fire is in a coalesced or skipped range. Over all histories together every
-occurrence has an outcome, since Redis repeats what it forgot.
+pointed, and an occurrence that did not fire is in a coalesced, skipped or excluded range. Over all histories together
+every occurrence has an outcome, since Redis repeats what it forgot.
+
+A rule with a calendar leaps over excluded occurrences, and a changed calendar moves its next one. None fires in a
+minute that has been excluded for ``KNOWN_US``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tools.campaign.checks import Audit, Findings
+from tools.campaign.clients import CALENDAR
 from tools.campaign.histories import SCAN
 from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.log.lives import ResumeEntry, SkipEntry
+from zsched.core.log.lives import CalendarsEntry, ReplanEntry, ResumeEntry, SkipEntry
 from zsched.core.log.puts import CancelEntry, PutRecurringEntry
 from zsched.core.log.recovery import ScanEntry, restored
 from zsched.core.model import iso
 from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.occurrences.policy import Passed
 from zsched.core.record import Record, skipped_in
 from zsched.core.runs.run_id import nominal_ms_of
+from zsched.core.triggers.spec import OnExcluded
+
+KNOWN_US = 5_000_000  # after so long the leader plans by a changed calendar, also a new leader
+_NOT_DECIDED = (Outcome.BY_HAND.word, Outcome.EXCLUDED.word)  # they may come although the next one is earlier
+_WINDOW = re.compile(r"(\d\d):(\d\d)-\d\d:\d\d")
 
 
 @dataclass
 class Rhythm:
-    """A rule as one history has it: its next time ``next_ms``, and its last occurrence."""
+    """A rule as a history has it: its next time ``next_ms``, and its last occurrence. ``leaps``: it has a calendar."""
 
     id: str
     anchor_ms: int
@@ -35,6 +46,7 @@ class Rhythm:
     next_ms: int | None
     last_ms: int | None = None
     skipped: set[int] = field(default_factory=set)  # by hand
+    leaps: bool = False
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -55,7 +67,7 @@ class Rhythm:
         expected_ms = last_ms + self.every_ms
         while expected_ms in self.skipped:
             expected_ms += self.every_ms
-        if next_ms is not None and next_ms != expected_ms:
+        if next_ms is not None and (next_ms < expected_ms if self.leaps else next_ms != expected_ms):
             yield f"{next_ms} is said to be next after {last_ms}"
         self.last_ms, self.next_ms = last_ms, next_ms
 
@@ -112,14 +124,22 @@ def _follow(
             rhythm = rhythms.get(row.id)
             if rhythm is not None and row.word != "quarantined":
                 by_hand = [one.range.first_ms for one in row.passed if one.why == Outcome.BY_HAND.word]
-                others = [one.range for one in row.passed if one.why != Outcome.BY_HAND.word]
+                excluded = list(_excluded(row.passed, rhythm.every_ms))
+                others = [one.range for one in row.passed if one.why not in _NOT_DECIDED]
                 times = [at_ms for one in others for at_ms in (one.first_ms, one.last_ms)]
                 times += [] if row.nominal_ms is None else [row.nominal_ms]
-                if not times:  # it was its turn, and somebody skipped it
-                    times = [rhythm.next_ms or max(by_hand)]
+                if not times:  # it was its turn, and somebody skipped or excluded it
+                    times = [rhythm.next_ms or max([*by_hand, *excluded])]
+                if rhythm.next_ms in excluded:
+                    rhythm.next_ms = min(times)
                 yield from _told(rhythm, rhythm.take(min(times), max(times), row.next_nominal_ms))
                 known = covered.setdefault(rhythm.key, set())
-                known.update(by_hand, range(min(times), max(times) + 1, rhythm.every_ms))
+                known.update(by_hand, excluded, range(min(times), max(times) + 1, rhythm.every_ms))
+    elif entry.kind == "replan":
+        for move in ReplanEntry(entry).moved:
+            if (rhythm := rhythms.get(move.id)) is not None:
+                rhythm.next_ms = move.new_nominal_ms
+                covered.setdefault(rhythm.key, set()).update(_excluded(move.passed, rhythm.every_ms))
     elif entry.kind == "skip":
         for asked in SkipEntry(entry).rows():
             if (rhythm := rhythms.get(asked.id)) is not None:
@@ -139,12 +159,39 @@ def _begin(rhythms: dict[str, Rhythm], record: Record) -> None:
     if b"trigger" not in own or b"anchor" not in own:
         return
     trigger, anchor_ms = json.loads(own[b"trigger"]), int(own[b"anchor"])
-    if trigger["kind"] != "every":
-        return
+    if trigger["kind"] != "every" or trigger.get("on_excluded") == OnExcluded.NEXT_OPEN.value:
+        return  # what moves to the end of a minute has no rhythm
     every_ms, before = int(trigger["expr"]), rhythms.get(id)
     is_same = before is not None and (before.anchor_ms, before.every_ms) == (anchor_ms, every_ms)
     last_ms = before.last_ms if before is not None and is_same else None
     rhythms[id] = Rhythm(id, anchor_ms, every_ms, record.nominal_ms, last_ms, set(skipped_in(record.state)))
+    rhythms[id].leaps = "exclude" in trigger
+
+
+def _excluded(passed: Iterable[Passed], every_ms: int) -> Iterator[int]:
+    for one in passed:
+        if one.why == Outcome.EXCLUDED.word:
+            yield from range(one.range.first_ms, one.range.last_ms + 1, every_ms)
+
+
+def fired_while_closed(audit: Audit) -> Findings:
+    """Check that no rule with the calendar fires an occurrence of a minute that is known to be excluded."""
+    told: set[str] = set()
+    for chain in audit.histories.chains:
+        closed, since_us, named = -1, 0, set[str]()
+        for entry in chain:
+            if entry.kind == "calendars":
+                [stored] = CalendarsEntry(entry).rows()
+                found = _WINDOW.search(stored.texts.get(CALENDAR, ""))
+                closed, since_us = -1 if found is None else int(found[1]) * 60 + int(found[2]), entry.position.t_us
+            elif entry.kind == "put_recurring":
+                for _, put in PutRecurringEntry(entry).found:
+                    (named.add if b"exclude" in put.own_fields().get(b"trigger", b"") else named.discard)(put.id)
+            elif entry.kind == "advance" and entry.position.t_us > since_us + KNOWN_US:
+                for row in AdvanceEntry(entry).moves:
+                    if row.id in named and row.nominal_ms is not None and row.nominal_ms // 60_000 % 1440 == closed:
+                        told.add(f"{row.id} fired {iso(row.nominal_ms)}, excluded since {iso(since_us // 1000)}")
+    yield from told
 
 
 def _told(rhythm: Rhythm, findings: Iterator[str]) -> Findings:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from tools.campaign.checks import CHECKS, Audit, percentile
 from tools.campaign.queued import out_of_turn
-from tools.campaign.rhythms import out_of_rhythm
+from tools.campaign.rhythms import fired_while_closed, out_of_rhythm
 from tools.campaign.witnesses import Witnesses
+from zsched.core.occurrences.outcomes import What
 
 _EXAMPLES = 10
 _MS = 1000
@@ -39,10 +40,13 @@ class Verdict:
         yield "\nok" if self.is_ok else "\nFAILED"
 
 
+OWN = {"rhythm": out_of_rhythm, "closed": fired_while_closed, "turns": out_of_turn}
+
+
 def judge(witnesses: Witnesses) -> Verdict:
     """Run every check."""
     audit, verdict = Audit(witnesses), Verdict()
-    for name, check in (CHECKS | {"rhythm": out_of_rhythm, "turns": out_of_turn}).items():
+    for name, check in (CHECKS | OWN).items():
         verdict.found[name] = list(check(audit))
     verdict.numbers = dict(_numbers(audit, verdict))
     return verdict
@@ -58,6 +62,9 @@ def _numbers(audit: Audit, verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "receipts", str(len(witnesses.receipts))
     yield "faults", _counted(Counter(window.fault for window in witnesses.windows))
     yield "histories lost", str(len(witnesses.losses))
+    moved = sum(entry.kind == "replan" for entry in histories.entries.values())
+    left_out = Counter(change.what for each in histories.changes.values() for change in each)
+    yield "excluded, skipped by hand", f"{left_out[What.EXCLUDED]} ranges, {moved} moves; {left_out[What.SKIP_ASKED]}"
     yield "lost", str(len(verdict.found["lost"]))
     yield "doubled", str(len(verdict.found["doubled"]))
     yield "uncertain", str(sum(push.is_uncertain for push in pushes))
