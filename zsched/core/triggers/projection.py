@@ -20,8 +20,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.spec import Fold, Gap, stepwise
-from zsched.core.triggers.wall_clock import WallRule
+from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.wall_clock import WallRule, bits_of
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s
 
 _BLOCK_S: Final = 400 * DAY_S  # pieces are found and cached for this much time at once
@@ -49,6 +49,10 @@ class Plain:
         """Count the occurrences in [start_s, end_s), which is within this piece."""
         return rule.count_wall_times(start_s + self.offset_s, end_s + self.offset_s)
 
+    def times(self, rule: WallRule, start_s: int, end_s: int) -> Iterator[int]:
+        """Yield the occurrences in [start_s, end_s), which is within this piece."""
+        return (wall - self.offset_s for wall in rule.wall_times(start_s + self.offset_s, end_s + self.offset_s))
+
 
 @dataclass(frozen=True, slots=True)
 class Silent:
@@ -66,6 +70,10 @@ class Silent:
     def count(self, rule: WallRule, start_s: int, end_s: int) -> int:
         """0."""
         return 0
+
+    def times(self, rule: WallRule, start_s: int, end_s: int) -> Iterator[int]:
+        """None."""
+        return iter(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,11 @@ class Mended:
     def count(self, rule: WallRule, start_s: int, end_s: int) -> int:
         """Count the occurrences in [start_s, end_s), which is within this piece."""
         return (self._mask(rule) >> start_s - self.start_s & (1 << end_s - start_s) - 1).bit_count()
+
+    def times(self, rule: WallRule, start_s: int, end_s: int) -> Iterator[int]:
+        """Yield the occurrences in [start_s, end_s), which is within this piece."""
+        found = (self.start_s + bit for bit in bits_of(self._mask(rule)))
+        return (at_s for at_s in found if start_s <= at_s < end_s)
 
     def _mask(self, rule: WallRule) -> int:
         kept = rule.wall_mask(self.start_s + self.after_s, self.end_s + self.after_s)
@@ -150,19 +163,23 @@ class Projection(NamedTuple):
 
     def count_between(self, after_ms: int, until_ms: int) -> int:
         """Count the occurrences in (after_ms, until_ms]. The cost grows with the years between them."""
-        at_s = max(after_ms // 1000 + 1, FLOOR_S)
-        end_s = min(until_ms // 1000 + 1, HORIZON_S)
-        total = 0
-        while at_s < end_s:
-            piece = self._piece(at_s)
-            stop_s = min(piece.end_s, end_s)
-            total += piece.count(self.rule, at_s, stop_s)
-            at_s = stop_s
-        return total
+        return sum(piece.count(self.rule, *part) for piece, *part in self._parts(after_ms, until_ms))
 
     def between(self, after_ms: int, until_ms: int) -> Iterator[int]:
         """Yield the occurrences in (after_ms, until_ms]."""
-        return stepwise(self, after_ms, until_ms)
+        for piece, start_s, end_s in self._parts(after_ms, until_ms):
+            for at_s in piece.times(self.rule, start_s, end_s):
+                yield at_s * 1000
+
+    def _parts(self, after_ms: int, until_ms: int) -> Iterator[tuple[Piece, int, int]]:
+        """Yield the pieces of (after_ms, until_ms], each with the beginning and end of its part."""
+        at_s = max(after_ms // 1000 + 1, FLOOR_S)
+        end_s = min(until_ms // 1000 + 1, HORIZON_S)
+        while at_s < end_s:
+            piece = self._piece(at_s)
+            stop_s = min(piece.end_s, end_s)
+            yield piece, at_s, stop_s
+            at_s = stop_s
 
     def _piece(self, at_s: int) -> Piece:
         for piece in _pieces(self.tz, at_s // _BLOCK_S, self.gap, self.fold):

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+from heapq import merge
 from typing import Final, NamedTuple
 
 from zsched.core.triggers.zones import DAY_S
@@ -201,6 +202,16 @@ class WallRule(ABC):
             total += sum(_count(mask, times, begin, end) for mask, times in self.layers(year))
         return total
 
+    def wall_times(self, start_s: int, end_s: int) -> Iterator[int]:
+        """Yield the matches in [start_s, end_s), ascending."""
+        for number in range(year_of(start_s), year_of(end_s) + 1):
+            year = shape(number)
+            first = year.first * DAY_S
+            begin, end = max(start_s - first, 0), min(end_s - first, year.length * DAY_S)
+            found = [_between(mask, times, begin, end) for mask, times in self.layers(year)]
+            for second in found[0] if len(found) == 1 else merge(*found):
+                yield first + second
+
     def wall_mask(self, start_s: int, end_s: int) -> int:
         """The matches in [start_s, end_s) as bits, bit 0 for start_s. For windows of a few days."""
         mask = 0
@@ -240,6 +251,17 @@ def _last(mask: int, times: Times, second: int) -> int | None:
 def _count(mask: int, times: Times, start: int, end: int) -> int:
     """Count the matches in [start, end), both counted from the start of the year."""
     return _before(mask, times, end) - _before(mask, times, start)
+
+
+def _between(mask: int, times: Times, start: int, end: int) -> Iterator[int]:
+    """Yield the matches in [start, end), all counted from the start of the year."""
+    for day in bits_of(mask >> start // DAY_S << start // DAY_S & (1 << -(-end // DAY_S)) - 1):
+        at = day * DAY_S
+        if start <= at and at + DAY_S <= end:
+            yield from (at + h * 3600 + m * 60 + s for h in times.hours for m in times.minutes for s in times.seconds)
+        else:
+            part = range(times.before(max(start - at, 0)), times.before(min(end - at, DAY_S)))
+            yield from (at + times.at(index) for index in part)
 
 
 def _before(mask: int, times: Times, second: int) -> int:
