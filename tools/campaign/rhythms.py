@@ -144,6 +144,7 @@ def _follow(
         for asked in SkipEntry(entry).rows():
             if (rhythm := rhythms.get(asked.id)) is not None:
                 rhythm.skipped, rhythm.next_ms = set(skipped_in(asked.state)), asked.nominal_ms
+                covered.setdefault(rhythm.key, set()).update(rhythm.skipped)
     elif entry.kind == "resume":
         for skip in ResumeEntry(entry).resumed:
             rhythm = rhythms.get(skip.id)
