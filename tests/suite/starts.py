@@ -15,6 +15,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ import rq
 
 import zsched
 from tests.suite import forkserver
+from tests.waiting import ENDS_S
 
 KINDS: Final = {"zsched.cli": {"zsched"}, "rq.cli": {"rq"}, "uvicorn": {"zsched", "web"}}  # by module
 ARGUMENTS: Final = {"web": "web", "worker": "rq"}  # of zsched.cli, with what they import more
@@ -39,14 +41,16 @@ class Starter:
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[Any] | None = None
         self._owner = 0
+        self._turn = threading.Lock()  # of a thread's request and its reply
 
     def start(self, request: Mapping[str, Any], descriptors: list[int]) -> int:
-        """Start a command; return its pid."""
-        if self._channel is None or self._owner != os.getpid():  # a worker of the suite does not share its parent's
-            self._launch()
-        assert self._channel is not None
-        socket.send_fds(self._channel, [json.dumps(request).encode()], descriptors)
-        reply = self._channel.recv(64)
+        """Start a command; return its pid. Raises TimeoutError: the fork server does not answer."""
+        with self._turn:
+            if self._channel is None or self._owner != os.getpid():  # a worker of the suite has one of its own
+                self._launch()
+            assert self._channel is not None
+            socket.send_fds(self._channel, [json.dumps(request).encode()], descriptors)
+            reply = self._channel.recv(64)
         assert reply, "the fork server of the tests has ended; its error is above"
         return int(reply)
 
@@ -63,6 +67,7 @@ class Starter:
 
     def _launch(self) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.settimeout(ENDS_S)
         with theirs:
             command = [sys.executable, forkserver.__file__, str(theirs.fileno())]
             self._process = _ORIGINAL(

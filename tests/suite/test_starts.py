@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -110,3 +111,13 @@ def test_a_warm_start_is_waited_for_signalled_and_reports_its_exit_status() -> N
 @pytest.mark.true_start
 def test_the_mark_true_start_switches_warm_starts_off() -> None:
     assert not WarmPopen.is_warm
+
+
+def test_commands_that_threads_start_at_once_have_their_own_pids() -> None:
+    def is_right(_: int) -> bool:
+        process = start(True, "-c", "import os  # zsched.cli import\nprint(os.getpid())", stdout=subprocess.PIPE)
+        out, _ = process.communicate()
+        return int(out) == process.pid
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(is_right, range(80)))
