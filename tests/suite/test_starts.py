@@ -116,8 +116,7 @@ def test_the_mark_true_start_switches_warm_starts_off() -> None:
 def test_commands_that_threads_start_at_once_have_their_own_pids() -> None:
     def is_right(_: int) -> bool:
         process = start(True, "-c", "import os  # zsched.cli import\nprint(os.getpid())", stdout=subprocess.PIPE)
-        out, _ = process.communicate()
-        return int(out) == process.pid
+        return int(process.communicate()[0]) == process.pid
 
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(is_right, range(80)))
