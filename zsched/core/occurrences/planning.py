@@ -39,7 +39,6 @@ from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
-from zsched.core.triggers.open_times import OpenTrigger, unskipped
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, delay_of, due_of, spec_of, with_calendars, with_skipped
 from zsched.core.triggers.zones import offset_s, resolve_local, zone
@@ -160,8 +159,7 @@ def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
     new_ms = trigger.next_after(max(now_ms, fired_ms))
     if new_ms is None or new_ms == record.nominal_ms:
         return None
-    rest = unskipped(trigger)
-    passed = excluded(rest, record.nominal_ms - 1, new_ms) if isinstance(rest, OpenTrigger) else ()
+    passed = excluded(trigger, record.nominal_ms - 1, new_ms)
     return Move(record, new_ms, due_of(trigger, record.id, new_ms), passed=passed)
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.errors import show
@@ -56,21 +56,33 @@ class Anchor(Enum):
     INSTANT = "instant"  # the instant of creation: a later creation delays all occurrences by the same time
 
 
-class Rule(Protocol):
-    """A set of instants without bounds of its own. Methods as in ``Trigger``."""
+class Rule(ABC):
+    """A strictly ascending sequence of instants, in epoch milliseconds."""
 
-    def next_after(self, after_ms: int) -> int | None: ...
-    def last_until(self, until_ms: int) -> int | None: ...
-    def count_between(self, after_ms: int, until_ms: int) -> int: ...
-    def between(self, after_ms: int, until_ms: int) -> Iterable[int]: ...
+    __slots__ = ()
 
+    @abstractmethod
+    def next_after(self, after_ms: int) -> int | None:
+        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
 
-def stepwise(rule: Rule, after_ms: int, until_ms: int) -> Iterator[int]:
-    """Yield the occurrences of *rule* in (after_ms, until_ms], one after another."""
-    at_ms = rule.next_after(after_ms)
-    while at_ms is not None and at_ms <= until_ms:
-        yield at_ms
-        at_ms = rule.next_after(at_ms)
+    @abstractmethod
+    def last_until(self, until_ms: int) -> int | None:
+        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
+
+    @abstractmethod
+    def count_between(self, after_ms: int, until_ms: int) -> int:
+        """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
+
+    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
+        """Yield the occurrences in (after_ms, until_ms], one after another."""
+        at_ms = self.next_after(after_ms)
+        while at_ms is not None and at_ms <= until_ms:
+            yield at_ms
+            at_ms = self.next_after(at_ms)
+
+    def has(self, at_ms: int) -> bool:
+        """Return True if *at_ms* is an occurrence."""
+        return self.count_between(at_ms - 1, at_ms) > 0
 
 
 class BadRule(ValueError):
@@ -136,9 +148,9 @@ class TriggerKind(ABC):
         """Return the last possible instant in the text *expr*, or None."""
         return None
 
-    def singles(self, spec: TriggerSpec, anchor_ms: int) -> tuple[Exclusions | None, tuple[int, ...]]:
-        """Return the times that the text of *spec* removes from its rule (None: none), and those that it adds."""
-        return None, ()
+    def singles(self, spec: TriggerSpec, anchor_ms: int) -> tuple[Exclusions, Rule] | None:
+        """Return the times that the text of *spec* removes from its rule, and those that it adds; None: it does not."""
+        return None
 
     def to_option(self, expr: str) -> object:
         """Return the value of the option for *expr*: the inverse of ``parse``."""
