@@ -9,12 +9,10 @@ records it as excluded, if it is by then. So nothing fires twice, or on a day th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import structlog
 
-from zsched.core.clock import Clock
 from zsched.core.entry import text
 from zsched.core.occurrences.planning import Move, reopened
 from zsched.core.record import Record
@@ -22,13 +20,8 @@ from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.exclusions import is_name
 from zsched.daemon.replanning import Replanning
 from zsched.storage.calendars import read_calendars
-from zsched.storage.connection import Wire
-from zsched.storage.keys import Keys
-from zsched.storage.meta import server_now_ms
 
 log = structlog.get_logger(__name__)
-
-_LOOK_MS: Final = 1000.0
 
 
 class CalendarReplanner(Replanning):
@@ -36,18 +29,8 @@ class CalendarReplanner(Replanning):
 
     field = "planned_calendars"
     refused = "calendars_not_applied"
-
-    def __init__(self, wire: Wire, keys: Keys, clock: Clock) -> None:
-        super().__init__(wire, keys, clock)
-        self._present = NO_CALENDARS
-        self._now_ms = 0  # of the server, when the page was read
-        self._version: str | None = None
-        self._look_ms = 0.0
-
-    @property
-    def version(self) -> str | None:
-        """The entry of the last change; None: the namespace never had a calendar."""
-        return self._version
+    look_every_ms = 1000.0
+    _present = NO_CALENDARS  # of ``version``, the entry of the last change; None: the namespace never had a calendar
 
     def present(self, names: Sequence[str] = ()) -> Calendars:
         """Return the calendars of a second ago at most; read anew, if one in *names* was unknown then."""
@@ -59,24 +42,12 @@ class CalendarReplanner(Replanning):
         """Read the calendars, if they changed."""
         found = self._wire.execute("HGET", self._keys.meta(), "calendars")
         version = None if found is None else text(found)
-        if version != self._version:
-            self._present, self._version = read_calendars(self._wire, self._keys), version
+        if version != self.version:
+            self._present, self.version = read_calendars(self._wire, self._keys), version
             self._term = ""  # compare once more
-        self._look_ms = self._clock.monotonic_ms() + _LOOK_MS
 
-    def _look_if_due(self) -> None:
-        if self._clock.monotonic_ms() >= self._look_ms:
-            self.look()
-
-    def _moves(self, ids: Sequence[str]) -> Iterator[Move]:
-        self._now_ms = server_now_ms(self._wire, self._keys)
-        return super()._moves(ids)
-
-    def _move_of(self, record: Record) -> Move | None:
-        try:
-            return reopened(record, self._present, self._now_ms)
-        except Exception:  # a stored rule can make Python raise any exception
-            return None
+    def _move_of(self, record: Record, now_ms: int) -> Move | None:
+        return reopened(record, self._present, now_ms)
 
     def _tell(self) -> None:
         log.info("calendars_changed", names=sorted(self._present), moved=self._moved)

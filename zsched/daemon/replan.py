@@ -17,10 +17,10 @@ the leader checks hourly, and logs ``zone_rules_installed``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from itertools import chain
 
 import structlog
 
@@ -39,14 +39,13 @@ from zsched.zone_rules import ZoneRules, installed
 
 log = structlog.get_logger(__name__)
 
-_LOOK_MS: Final = 3_600_000.0  # between two checks of the installed data
-
 
 class Replanner(Replanning):
     """Plans schedules by this process' zone rules: *rules*, read at its start. *calendars*: those that rules name."""
 
     field = "tzdata"
     refused = "zone_rules_not_applied"
+    look_every_ms = 3_600_000.0
 
     def __init__(
         self,
@@ -56,17 +55,18 @@ class Replanner(Replanning):
         clock: Clock,
         calendars: Callable[[], Calendars] = lambda: NO_CALENDARS,
     ) -> None:
-        super().__init__(wire, keys, clock)
+        super().__init__(wire, keys, clock, rules.version)
         self._rules = self._noticed = rules
         self._calendars = calendars
-        self._once: Iterator[list[str]] = iter(())  # ids of all that wait
         self._kept = 0
-        self._look_ms = clock.monotonic_ms() + _LOOK_MS
 
-    @property
-    def version(self) -> str | None:
-        """The version of the rules."""
-        return self._rules.version
+    def look(self) -> None:
+        """Check for newly installed tz data; log each version once."""
+        now = installed()
+        if now not in (self._noticed, self._rules):
+            remedy = "restart the daemon: until then it plans by the old ones"
+            log.warning("zone_rules_installed", old=str(self._rules), new=str(now), remedy=remedy)
+        self._noticed = now
 
     def keep_back(self, term: Term, fired: FireResult) -> FireResult:
         """
@@ -81,11 +81,11 @@ class Replanner(Replanning):
         staying = [due for due in fired.recurring if text(due.id) not in moved]
         return replace(fired, recurring=staying, next_ms=fired.now_ms)
 
-    def _move_of(self, record: Record) -> Move | None:
-        try:
-            return move_of(record, self._calendars())
-        except Exception:  # a stored rule can make Python raise any exception
-            return None
+    def _move_of(self, record: Record, now_ms: int) -> Move | None:
+        return move_of(record, self._calendars())
+
+    def _ids(self) -> Iterable[list[str]]:
+        return chain(super()._ids(), self._scanner.ids_in_places())
 
     def _begin(self, term: Term) -> None:
         if self.version is None:
@@ -93,24 +93,14 @@ class Replanner(Replanning):
         super()._begin(term)
         self._kept = 0
 
-    def _restart(self) -> None:
-        super()._restart()
-        self._once = self._scanner.ids_in_places()
-
-    def _finish(self) -> bool:
-        """Move a page of one-shots that have another time by our rules; note the signed ones."""
-        page = next(self._once, None)
-        if page is None:
-            return False
-        moves = [move for move in self._moves(page) if move.record.run]
-        signed = [move for move in moves if move.is_signed]
+    def _move_once(self, moves: Sequence[Move]) -> int:
+        """Put one-shots at their times by our rules; note the signed ones."""
         by = f"zone rules {self._before or 'unknown'} → {self.version}"
-        self._moved += sum(self._dispatch.move_once([move for move in moves if not move.is_signed], by))
-        for move in signed:  # few are signed, and few zones change
+        for move in (move for move in moves if move.is_signed):  # few are, and few zones change
             times = f"{move.record.due_ms} {move.due_ms}"
             self._wire.execute("HSET", self._keys.kept_local(), move.record.id, times)
-        self._kept += len(signed)
-        return True
+            self._kept += 1
+        return sum(self._dispatch.move_once([move for move in moves if not move.is_signed], by))
 
     def _tell(self) -> None:
         source, version = self._rules.source, self.version
@@ -120,21 +110,10 @@ class Replanner(Replanning):
         else:
             log.info("zone_rules_noted", version=version, source=source)
 
-    def _look_if_due(self) -> None:
-        """Check for newly installed tz data; log each version once."""
-        if self._clock.monotonic_ms() < self._look_ms:
-            return
-        self._look_ms = self._clock.monotonic_ms() + _LOOK_MS
-        now = installed()
-        if now not in (self._noticed, self._rules):
-            remedy = "restart the daemon: until then it plans by the old ones"
-            log.warning("zone_rules_installed", old=str(self._rules), new=str(now), remedy=remedy)
-        self._noticed = now
-
 
 @lru_cache(maxsize=50_000)  # cached results: computing each by its rule would take twice as long (measured)
 def _is_of_zone(trigger: bytes) -> bool:
     try:
         return spec_of(trigger).is_of_zone
-    except Exception:  # as above
+    except Exception:  # a stored rule can make Python raise any exception
         return False

@@ -22,8 +22,8 @@ from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
-from zsched.storage.refusals import NO_VERSION, contended, demand, refusal
-from zsched.storage.resuming import Resuming
+from zsched.storage.refusals import NO_VERSION, contended, demand, outcome_of
+from zsched.storage.resuming import resume
 from zsched.storage.scripts import KEEP_OP_MS, Scripts, word_text
 
 if TYPE_CHECKING:
@@ -47,19 +47,19 @@ class Store:
         """The calendars of the namespace."""
         return CalendarStore(self._link, self.keys, self._by)
 
+    # -- many schedules in a step, an outcome for each ------------------------------------------------
+
     def resume(
         self, ids: Sequence[str], missed: Missed, if_version: str | None = None, place: str = "paused"
     ) -> dict[str, IdOutcome]:
-        """Resume schedules in a step: see ``Resuming``."""
-        return Resuming(self._link, self.keys, self._by).resume(ids, missed, if_version, place)
-
-    # -- many schedules in a step, an outcome for each ------------------------------------------------
+        """Resume schedules: see ``resuming``."""
+        return resume(self._scripts, self._link, self.keys, ids, missed, if_version=if_version, place=place)
 
     def cancel(self, ids: Sequence[str], if_version: str | None = None) -> dict[str, IdOutcome]:
         """Cancel schedules: cancelled or not_found."""
         _, *words = self._call("cancel", if_version, ids)
         return {
-            id: IdOutcome("not_found") if word == b"NOTFOUND" else self._outcome(id, word, if_version)
+            id: IdOutcome("not_found") if word == b"NOTFOUND" else outcome_of(word, id, self.keys, if_version)
             for id, word in zip(ids, words, strict=True)
         }
 
@@ -69,7 +69,7 @@ class Store:
         """Pause schedules, until a time if it is given: paused or unchanged."""
         own = {"note": note, "until_ms": until_ms or "", "keep_op_ms": KEEP_OP_MS if if_version else 0}
         _, *words = self._call("pause", if_version, ids, **own)
-        return {id: self._outcome(id, word, if_version) for id, word in zip(ids, words, strict=True)}
+        return {id: outcome_of(word, id, self.keys, if_version) for id, word in zip(ids, words, strict=True)}
 
     # -- one schedule ---------------------------------------------------------------------------------
 
@@ -121,10 +121,6 @@ class Store:
         """Run a script; it changes only schedules with *version*, if one is given."""
         own = {"op": uuid4().hex, "keep_op_ms": KEEP_OP_MS, "seen_version": version or ""}
         return self._scripts.call(name, rows=rows, **own | arguments)
-
-    def _outcome(self, id: str, word: bytes | str, if_version: str | None) -> IdOutcome:
-        said = word_text(word)
-        return IdOutcome(said, error=refusal(said, id, self.keys, if_version=if_version))
 
 
 def _unskippable(schedule: Schedule) -> str:

@@ -140,11 +140,8 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
     assert_never(anchor)
 
 
-def after_missed(
-    spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int, id: str = ""
-) -> tuple[Range, Bracket]:
+def after_missed(trigger: Trigger, nominal_ms: int, now_ms: int, id: str = "") -> tuple[Range, Bracket]:
     """Return the occurrences from *nominal_ms* until about *now_ms*, and the next plan. Raises TriggerError."""
-    trigger = build(spec, anchor_ms)
     last_ms = latest_due(trigger, nominal_ms, now_ms, id)
     next_ms = trigger.next_after(last_ms)
     passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))

@@ -160,16 +160,15 @@ class SpanCounts:
 
 
 class _SharedRule(NamedTuple):
-    """Schedules with equal rules that continue after the same occurrence."""
+    """Schedules with equal rules that continue after the same occurrence, and the walk of all of them."""
 
-    trigger: Trigger
-    after_ms: int
+    walk: Walk
     members: list[Schedule]
 
     def occurrences(self, start_ms: int, end_ms: int) -> Iterator[Expected]:
         """Yield the occurrences that are due in [start_ms, end_ms), in order."""
         members = sorted(self.members, key=lambda one: one.id)
-        for at_ms, most_ms in Walk.until_due(self.trigger, self.after_ms, start_ms, end_ms).delays():
+        for at_ms, most_ms in self.walk.delays():
             found = [Expected(at_ms + lag_of(one.id, at_ms, most_ms), one.id, at_ms, one) for one in members]
             yield from (one for one in (sorted(found) if most_ms else found) if start_ms <= one.due_ms < end_ms)
 
@@ -219,16 +218,16 @@ class Future:
         for done, rule in enumerate(self._rules.values()):
             if done % _REPORTED == 0:
                 on_progress(done, len(self._rules))
-            walk = Walk.until_due(rule.trigger, rule.after_ms, self.start_ms, self.end_ms)
-            delayed = walk.size * len(rule.members) if rule.trigger.spec.jitter_ms else 0
-            is_calendar = rule.trigger.spec.kind.is_of_zone
+            walk, spec = rule.walk, rule.walk.trigger.spec
+            delayed = walk.size * len(rule.members) if spec.jitter_ms else 0
+            is_calendar = spec.kind.is_of_zone
             if most_steps is not None and is_calendar and steps >= most_steps:
                 found.left_out += len(rule.members)
             elif 0 < delayed <= left:
                 left -= delayed
                 _count_each(found, walk, rule.members, key)
             else:
-                found.moved_ms = max(found.moved_ms, rule.trigger.spec.jitter_ms if delayed else 0)
+                found.moved_ms = max(found.moved_ms, spec.jitter_ms if delayed else 0)
                 steps += is_calendar * _count_together(found, walk, Counter(map(key, rule.members)))
         on_progress(len(self._rules), len(self._rules))
         return found
@@ -259,7 +258,9 @@ class Future:
         if nominal_ms is not None and due_ms is not None and due_ms < self.end_ms:
             self._add_next(one, nominal_ms, due_ms, now_ms)
             key = spec, spec.skipped, anchor_ms if spec.is_anchored else 0, nominal_ms
-            self._rules.setdefault(key, _SharedRule(trigger, nominal_ms, [])).members.append(one)
+            if key not in self._rules:
+                self._rules[key] = _SharedRule(Walk.until_due(trigger, nominal_ms, self.start_ms, self.end_ms), [])
+            self._rules[key].members.append(one)
 
 
 def _count_each(found: SpanCounts, walk: Walk, members: list[Schedule], key: Callable[[Schedule], str]) -> None:

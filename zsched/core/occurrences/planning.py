@@ -123,21 +123,24 @@ def move_of(record: Record, calendars: Calendars = NO_CALENDARS) -> Move | None:
         return None
     if record.run:
         return _move_of_one_shot(record, record.due_ms)
-    own = record.own_fields()
-    spec = rule_of(record, calendars)
-    if record.nominal_ms is None or not spec.is_of_zone:
+    trigger = trigger_of(record, calendars)
+    if record.nominal_ms is None or not trigger.spec.is_of_zone:
         return None
-    trigger = build(spec, int(own[b"anchor"]))
-    last = RunId.parse(record.last) if record.last else None
-    fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is not an occurrence
-    new_ms = moved(trigger, record.nominal_ms, fired_ms)
+    new_ms = moved(trigger, record.nominal_ms, _fired_ms(record))
     return None if new_ms is None else Move(record, new_ms, due_of(trigger, record.id, new_ms))
 
 
-def rule_of(record: Record, calendars: Calendars = NO_CALENDARS) -> TriggerSpec:
-    """Return the rule of a recurring schedule, without what is skipped. Raises as ``move_of``."""
-    spec = with_calendars(spec_of(record.own_fields()[b"trigger"]), lambda: calendars)
-    return with_skipped(spec, skipped_in(record.state))
+def trigger_of(record: Record, calendars: Calendars = NO_CALENDARS) -> Trigger:
+    """Return the trigger of a recurring schedule, without what is skipped. Raises as ``move_of``."""
+    own = record.own_fields()
+    spec = with_calendars(spec_of(own[b"trigger"]), lambda: calendars)
+    return build(with_skipped(spec, skipped_in(record.state)), int(own[b"anchor"]))
+
+
+def _fired_ms(record: Record) -> int | None:
+    """Return the last fired occurrence, if it is known; an extra run is none."""
+    last = RunId.parse(record.last) if record.last else None
+    return None if last is None or last.rerun else last.nominal_ms
 
 
 def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
@@ -150,13 +153,10 @@ def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
     """
     if record.run or record.place not in _PLACES or record.nominal_ms is None or record.nominal_ms <= now_ms:
         return None
-    own = record.own_fields()
-    spec = rule_of(record, calendars)
-    if spec.calendars is NO_CALENDARS:
+    trigger = trigger_of(record, calendars)
+    if trigger.spec.calendars is NO_CALENDARS:
         return None
-    trigger, last = build(spec, int(own[b"anchor"])), RunId.parse(record.last) if record.last else None
-    fired_ms = last.nominal_ms if last is not None and not last.rerun else 0
-    new_ms = trigger.next_after(max(now_ms, fired_ms))
+    new_ms = trigger.next_after(max(now_ms, _fired_ms(record) or 0))
     if new_ms is None or new_ms == record.nominal_ms:
         return None
     passed = excluded(trigger, record.nominal_ms - 1, new_ms)
