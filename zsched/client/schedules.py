@@ -159,16 +159,9 @@ class Schedules(CalendarCalls):
     def _skipped(
         self, id: str, at: datetime | None, number: int, note: str, if_version: str | None, *, takes_back: bool
     ) -> Schedule:
-        from zsched.core.occurrences.skips import SkipPlan, skip_plan
-        from zsched.core.options.instants import instant_ms
-
-        def plan(schedule: Schedule) -> SkipPlan | None:
-            at_ms = None if at is None else instant_ms("at", at, schedule.tz)
-            return self._link.compute(partial(skip_plan, takes_back=takes_back), schedule, at_ms, number)
-
         check_text("note", note)
         with naming_lost_call(check_id(id), is_repeatable=takes_back or at is not None):
-            self._store.skip(id, plan, note, check_version(if_version))
+            self._store.skip(id, at, number, note, check_version(if_version), takes_back=takes_back)
         return self.get(id)
 
     def run_now(self, id: str, if_version: str | None = None) -> str:

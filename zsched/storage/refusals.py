@@ -87,7 +87,7 @@ def demand(word: str, id: str, keys: Keys, **about: Any) -> None:
         raise error
 
 
-def outcome_of(word: bytes | str, id: str, keys: Keys, if_version: str | None = None) -> IdOutcome:
+def id_outcome(word: bytes | str, id: str, keys: Keys, if_version: str | None = None) -> IdOutcome:
     """Return the outcome of a change of schedule *id* among many, by the *word* of its script."""
     said = word_text(word)
     return IdOutcome(said, error=refusal(said, id, keys, if_version=if_version))

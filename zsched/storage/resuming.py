@@ -24,7 +24,7 @@ from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.records import read_records
-from zsched.storage.refusals import NO_VERSION, outcome_of
+from zsched.storage.refusals import NO_VERSION, id_outcome
 from zsched.storage.scripts import KEEP_OP_MS, Scripts
 
 
@@ -50,7 +50,7 @@ def resume(
         own = {"op": uuid4().hex, "keep_op_ms": KEEP_OP_MS, "seen_version": if_version or "", **fence}
         rows = [*chain(*plans.items())]
         now_ms, *words = scripts.call(script, rows=rows, missed=missed.value, place=place, **own)
-        outcomes |= {id: outcome_of(word, id, keys, if_version) for id, word in zip(plans, words[::2], strict=True)}
+        outcomes |= {id: id_outcome(word, id, keys, if_version) for id, word in zip(plans, words[::2], strict=True)}
         again = [id for id in plans if outcomes[id].word == "AGAIN"]
         plans = dict.fromkeys(again, "")
         calendars = read_calendars(channel, keys) if again else NO_CALENDARS

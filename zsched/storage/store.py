@@ -8,8 +8,10 @@ the puts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
 from uuid import uuid4
 
 from zsched.core.model import Schedule
@@ -22,12 +24,9 @@ from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
-from zsched.storage.refusals import NO_VERSION, contended, demand, outcome_of
+from zsched.storage.refusals import NO_VERSION, contended, demand, id_outcome
 from zsched.storage.resuming import resume
 from zsched.storage.scripts import KEEP_OP_MS, Scripts, word_text
-
-if TYPE_CHECKING:
-    from zsched.core.occurrences.skips import SkipPlan
 
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
@@ -59,7 +58,7 @@ class Store:
         """Cancel schedules: cancelled or not_found."""
         _, *words = self._call("cancel", if_version, ids)
         return {
-            id: IdOutcome("not_found") if word == b"NOTFOUND" else outcome_of(word, id, self.keys, if_version)
+            id: IdOutcome("not_found") if word == b"NOTFOUND" else id_outcome(word, id, self.keys, if_version)
             for id, word in zip(ids, words, strict=True)
         }
 
@@ -69,28 +68,34 @@ class Store:
         """Pause schedules, until a time if it is given: paused or unchanged."""
         own = {"note": note, "until_ms": until_ms or "", "keep_op_ms": KEEP_OP_MS if if_version else 0}
         _, *words = self._call("pause", if_version, ids, **own)
-        return {id: outcome_of(word, id, self.keys, if_version) for id, word in zip(ids, words, strict=True)}
+        return {id: id_outcome(word, id, self.keys, if_version) for id, word in zip(ids, words, strict=True)}
 
     # -- one schedule ---------------------------------------------------------------------------------
 
-    def skip(self, id: str, make: Callable[[Schedule], SkipPlan | None], note: str, if_version: str | None) -> None:
+    def skip(
+        self, id: str, at: datetime | None, number: int, note: str, if_version: str | None, *, takes_back: bool
+    ) -> None:
         """
-        Skip occurrences of a schedule by hand, or take that back, by the plan that *make* returns for it; None: nothing
-        is to be done. Raises as the refusals; Contended; what *make* raises.
+        Skip occurrences of a schedule by hand, or take that back, as in ``skip_plan``. Raises as that; Contended; as
+        the refusals.
         """
+        from zsched.core.occurrences.skips import skip_plan
+        from zsched.core.options.instants import instant_ms
+
         for _ in range(1 + REPLANS):
             schedule = self._reader.get(id)
             if if_version is not None and schedule.version != if_version:
                 raise VersionConflict(id, if_version, schedule.version)
             demand(_unskippable(schedule), id, self.keys)
-            plan = make(schedule)
+            at_ms = None if at is None else instant_ms("at", at, schedule.tz)
+            plan = self._link.compute(partial(skip_plan, takes_back=takes_back), schedule, at_ms, number)
             if plan is None:
                 return
             _, word = self._call(
                 "skip", None, (), id=id, note=note, seen_version=schedule.version or NO_VERSION,
                 seen_nominal_ms=schedule.nominal_ms, from_ms=plan.from_ms, until_ms=plan.until_ms,
                 nominal_ms=plan.nominal_ms, due_ms=plan.due_ms, skips=skips_text(plan.skipped),
-                verb="skip" if plan.times[0] in plan.skipped else "take_back", times=",".join(map(str, plan.times)),
+                verb="take_back" if takes_back else "skip", times=",".join(map(str, plan.times)),
             )  # fmt: skip
             if word == b"done":
                 return
