@@ -79,7 +79,7 @@ def _skip_plan(record: Record, calendars: Calendars, now_ms: int) -> str:
         trigger, version = trigger_of(record, calendars), text(record.own_fields()[b"version"])
     except ZschedError:
         raise
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise TriggerError(f"the stored rule of {record.id!r} cannot be read: {error}") from error
     passed, plan = after_missed(trigger, record.nominal_ms, now_ms, record.id)
     seen, window = (record.due_ms or 0, version or NO_VERSION), (plan.from_ms, plan.until_ms)

@@ -126,9 +126,7 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
         TriggerError: the trigger cannot produce a time.
     """
     endless = replace(spec, ends_ms=None, count=None)
-    if spec.starts_ms is not None:
-        return _next(spec, now_ms, id, build(endless, now_ms).last_until(now_ms) or 0)
-    anchor = spec.kind.anchor
+    anchor = spec.kind.anchor if spec.starts_ms is None else Anchor.NOTHING
     if anchor is Anchor.NOTHING:
         return _next(spec, now_ms, id, build(endless, 0).last_until(now_ms) or 0)
     if anchor is Anchor.DAY:  # midnight changes the first occurrence, too

@@ -14,9 +14,9 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.errors import show
@@ -196,20 +196,11 @@ class TriggerSpec:
 
     def to_text(self) -> str:
         """Return canonical JSON of kind, expr, tz, and of all fields that differ from their defaults."""
-        fields: dict[str, Any] = {"kind": self.kind.name, "expr": self.expr, "tz": self.tz}
-        if self.gap is not Gap.FIRST_VALID:
-            fields["gap"] = self.gap.value
-        if self.fold is not Fold.FIRST:
-            fields["fold"] = self.fold.value
-        if self.jitter_ms:
-            fields["jitter_ms"] = self.jitter_ms
-        if self.exclude:
-            fields["exclude"] = self.exclude
-        if self.on_excluded is not OnExcluded.SKIP:
-            fields["on_excluded"] = self.on_excluded.value
-        bounds = {"starts_ms": self.starts_ms, "ends_ms": self.ends_ms, "count": self.count}
-        fields |= {name: value for name, value in bounds.items() if value is not None}
-        return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+        shown = {"kind": self.kind.name, "expr": self.expr, "tz": self.tz}
+        for name, default in _DEFAULTS.items():
+            if (value := getattr(self, name)) != default:
+                shown[name] = value.value if isinstance(value, Enum) else value
+        return json.dumps(shown, separators=(",", ":"), sort_keys=True)
 
     @property
     def is_anchored(self) -> bool:
@@ -220,3 +211,7 @@ class TriggerSpec:
     def is_of_zone(self) -> bool:
         """True if its due times depend on a zone's rules."""
         return self.tz != "UTC" and (self.kind.is_of_zone or bool(self.exclude))
+
+
+# Of the fields behind kind, expr and tz, which a text has only if they differ.
+_DEFAULTS: Final = {each.name: each.default for each in fields(TriggerSpec)[3:] if each.compare}

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
 from zsched.core.options.arguments import LONGEST_S, check_text
 from zsched.core.triggers.bounded import Bounded, Trigger, Union
@@ -62,18 +62,15 @@ def kind_named(name: str) -> TriggerKind:
     return kind
 
 
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "kind": kind_named, "gap": Gap, "fold": Fold, "exclude": partial(canonical, "exclude"), "on_excluded": OnExcluded,
+}  # fmt: skip
+
+
 def read_spec(text: str) -> TriggerSpec:
     """Return the rule with the ``to_text`` *text*. Raises ValueError, KeyError or TypeError for any other text."""
-    fields = json.loads(text)
-    fields["kind"] = kind_named(fields["kind"])
-    if "gap" in fields:
-        fields["gap"] = Gap(fields["gap"])
-    if "fold" in fields:
-        fields["fold"] = Fold(fields["fold"])
-    if "exclude" in fields:
-        fields["exclude"] = canonical("exclude", fields["exclude"])
-    if "on_excluded" in fields:
-        fields["on_excluded"] = OnExcluded(fields["on_excluded"])
+    fields = dict(json.loads(text))
+    fields |= {name: read(fields[name]) for name, read in _READERS.items() if name in fields or name == "kind"}
     spec = TriggerSpec(**fields)
     check_text("tz", spec.tz)
     if not isinstance(spec.expr, str):
