@@ -18,6 +18,7 @@ from zsched.core.options.arguments import (
     ScheduleFilters,
     SearchFilters,
     check_id,
+    check_number,
     check_run_id,
     check_text,
     check_version,
@@ -148,8 +149,7 @@ class Schedules(CalendarCalls):
             VersionConflict: it does not have the version *if_version*.
             Contended: another writer changed it at every attempt.
         """
-        if isinstance(next, bool) or not isinstance(next, int) or not 1 <= next <= 100:
-            raise InvalidSchedule("next", next, "not a number of occurrences", "give 1 to 100")
+        check_number("next", next, 100, "occurrences")
         return self._skipped(id, at, next, note, if_version, takes_back=False)
 
     def unskip(self, id: str, at: datetime | None = None, *, note: str = "", if_version: str | None = None) -> Schedule:
@@ -288,8 +288,7 @@ class Schedules(CalendarCalls):
             InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
             ScheduleNotFound: no schedule has this id.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 100_000:
-            raise InvalidSchedule("n", n, "not a number of occurrences", "give 1 to 100000")
+        check_number("n", n, 100_000, "occurrences")
         if (id is None) == (not trigger):
             raise InvalidSchedule("id", id, "preview takes one schedule or one rule", "give an id, or trigger options")
         from zsched.client.preview import next_times

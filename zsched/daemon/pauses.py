@@ -18,8 +18,8 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.meta import server_now_ms
-from zsched.storage.resuming import resume
 from zsched.storage.scripts import Scripts
+from zsched.storage.store import resume
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,7 @@
 """
-Re-planning after a change of the tz database: every schedule is planned by the leader's rules (``replanning``).
+The two causes of planning anew (``replanning``): other rules of zones, and other calendars.
 
-``meta.tzdata`` is the version of the tz database by which all schedules are planned
+**Zone rules.** ``meta.tzdata`` is the version of the tz database by which all schedules are planned: the leader's
 (``core.occurrences.planning`` has the rules of a move). One-shots that were given as local time follow the recurring
 schedules: each is put at its new time, as a client would put it. A signature covers the time, so a signed one keeps its
 instant; ``zsched status`` lists it.
@@ -13,6 +13,11 @@ when it takes over, and logs that.
 Not guaranteed: a one-shot that is due before its page is read fires by the old rules. A client with other rules may put
 a schedule later, and that schedule follows the client's rules. New tz data is used only after a restart of the daemon:
 the leader checks hourly, and logs ``zone_rules_installed``.
+
+**Calendars.** ``meta.calendars`` is the entry of the last change, which the leader reads every second;
+``meta.planned_calendars`` is the one by which all schedules are planned. A waiting occurrence that is still to come
+moves to the first open time after now: to an earlier one if a time was opened. One whose time has come stays: the plan
+of its tick records it as excluded, if it is by then. So nothing fires twice, or on a day that is excluded.
 """
 
 from __future__ import annotations
@@ -26,11 +31,13 @@ import structlog
 
 from zsched.core.clock import Clock
 from zsched.core.entry import text
-from zsched.core.occurrences.planning import Move, move_of
+from zsched.core.occurrences.planning import Move, move_of, reopened
 from zsched.core.record import Record
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
+from zsched.core.triggers.exclusions import is_name
 from zsched.core.triggers.trigger import spec_of
 from zsched.daemon.replanning import Replanning
+from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import FireResult
 from zsched.storage.keys import Keys
@@ -109,6 +116,35 @@ class Replanner(Replanning):
             log.warning("zone_rules_changed", **about, source=source)
         else:
             log.info("zone_rules_noted", version=version, source=source)
+
+
+class CalendarReplanner(Replanning):
+    """Has the ``present`` calendars, and plans by them."""
+
+    field = "planned_calendars"
+    refused = "calendars_not_applied"
+    look_every_ms = 1000.0
+    _present = NO_CALENDARS  # of ``version``, the entry of the last change; None: the namespace never had a calendar
+
+    def present(self, names: Sequence[str] = ()) -> Calendars:
+        """Return the calendars of a second ago at most; read anew, if one in *names* was unknown then."""
+        if any(name not in self._present for name in names if is_name(name)):
+            self.look()
+        return self._present
+
+    def look(self) -> None:
+        """Read the calendars, if they changed."""
+        found = self._wire.execute("HGET", self._keys.meta(), "calendars")
+        version = None if found is None else text(found)
+        if version != self.version:
+            self._present, self.version = read_calendars(self._wire, self._keys), version
+            self._term = ""  # compare once more
+
+    def _move_of(self, record: Record, now_ms: int) -> Move | None:
+        return reopened(record, self._present, now_ms)
+
+    def _tell(self) -> None:
+        log.info("calendars_changed", names=sorted(self._present), moved=self._moved)
 
 
 @lru_cache(maxsize=50_000)  # cached results: computing each by its rule would take twice as long (measured)

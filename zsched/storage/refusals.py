@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zsched.core.clock import from_ms
-from zsched.core.repair import IdOutcome
 from zsched.errors import (
     Contended,
     InvalidSchedule,
@@ -17,7 +16,6 @@ from zsched.errors import (
     ZschedError,
 )
 from zsched.storage.keys import Keys
-from zsched.storage.scripts import word_text
 
 CHANGED: Final = "CHANGED"  # the word for another version than the caller's; a colon and the present one follow
 NO_VERSION: Final = "-"  # of a schedule whose version another program removed
@@ -85,12 +83,6 @@ def demand(word: str, id: str, keys: Keys, **about: Any) -> None:
     error = refusal(word, id, keys, **about)
     if error is not None:
         raise error
-
-
-def id_outcome(word: bytes | str, id: str, keys: Keys, if_version: str | None = None) -> IdOutcome:
-    """Return the outcome of a change of schedule *id* among many, by the *word* of its script."""
-    said = word_text(word)
-    return IdOutcome(said, error=refusal(said, id, keys, if_version=if_version))
 
 
 def contended(id: str, remedy: str = "nothing was written: call again") -> Contended:

@@ -15,9 +15,8 @@ from typing import Final, assert_never
 
 from zsched.core.clock import LAST_MS, Clock, from_ms
 from zsched.core.occurrences.policy import Range, latest_due
-from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
-from zsched.core.triggers.open_times import NeverOpen
+from zsched.core.triggers.layers import NeverOpen, Trigger
 from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, check, due_of, lag_of, max_jitter_of, with_calendars
 from zsched.core.triggers.zones import has_zone, resolve_local, zone

@@ -25,7 +25,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.policy import plan
 from zsched.core.options.choices import ScheduleState
-from zsched.core.triggers.bounded import Trigger, nth_after
+from zsched.core.triggers.layers import Trigger, nth_after
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import build, lag_of, max_jitter_of
 from zsched.errors import InvalidSchedule, TriggerError

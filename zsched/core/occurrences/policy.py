@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
 from enum import Enum
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
 
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.triggers.bounded import Trigger, nth_after
-from zsched.core.triggers.open_times import excluding, unskipped
+from zsched.core.triggers.layers import Trigger, excluding, nth_after, unskipped
 from zsched.core.triggers.trigger import due_of
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
 
+_CODES: Final = {"%": "%25", " ": "%20", ",": "%2C", ":": "%3A"}  # of signs between words, in a note
+_ENCODED: Final = str.maketrans(_CODES)
 _MOST_EXCLUDED: Final = 20  # excluded times between two occurrences that are recorded one by one
 _MOST_WORDS: Final = 5  # reasons in one range
 _WAIT: Final = tuple(policy for policy in Overlap if policy.waits)
@@ -231,8 +231,10 @@ def _passed(why: Outcome, trigger: Trigger, first_ms: int, until_ms: int, with_i
 
 def passed_text(passed: Iterable[Passed]) -> str:
     """Return ``<why>:<first ms>:<last ms>:<count>`` for each, some with ``:<note>``, by commas; - for none."""
-    found = ((one.why, *astuple(one.range), *([quote(one.note)] if one.note else ())) for one in passed)
-    return ",".join(":".join(map(str, words)) for words in found) or "-"
+    found = []
+    for why, (first_ms, last_ms, count), note in ((one.why, astuple(one.range), one.note) for one in passed):
+        found.append(f"{why}:{first_ms}:{last_ms}:{count}{note and ':'}{note.translate(_ENCODED)}")
+    return ",".join(found) or "-"
 
 
 def passed_in(words: str) -> tuple[Passed, ...]:
@@ -241,6 +243,12 @@ def passed_in(words: str) -> tuple[Passed, ...]:
         return ()
     parts = (one.split(":") for one in words.split(","))
     return tuple(
-        Passed(why, Range(int(first), int(last), int(count)), unquote("".join(note)))
+        Passed(why, Range(int(first), int(last), int(count)), _decoded("".join(note)))
         for why, first, last, count, *note in parts
     )
+
+
+def _decoded(note: str) -> str:
+    for sign, code in reversed(_CODES.items()):
+        note = note.replace(code, sign)
+    return note

@@ -19,8 +19,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import Schedule
 from zsched.core.occurrences.planning import local_time
 from zsched.core.occurrences.policy import latest_due
-from zsched.core.triggers.bounded import Trigger
-from zsched.core.triggers.open_times import unskipped
+from zsched.core.triggers.layers import Trigger, unskipped
 from zsched.core.triggers.trigger import build, due_of
 from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule

@@ -33,7 +33,7 @@ from zsched.core.occurrences.planning import trigger_of
 from zsched.core.record import Place, Record
 from zsched.core.recovery.difference import restored_row
 from zsched.core.runs.run_id import RunId
-from zsched.core.triggers.bounded import Trigger
+from zsched.core.triggers.layers import Trigger
 
 GRACE_MS: Final = 60_000  # after its time; then an occurrence counts as missed
 

@@ -22,7 +22,7 @@ from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.runs.missing_functions import remedy_of
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.story.sentences import local_text, state_text
-from zsched.core.triggers.open_times import OpenTrigger, excluding
+from zsched.core.triggers.layers import OpenTrigger, excluding
 from zsched.core.triggers.trigger import build
 from zsched.core.wording import duration_text, rough_duration
 from zsched.errors import InvalidSchedule, TriggerError

@@ -27,8 +27,8 @@ from operator import attrgetter
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.bounded import Instants
 from zsched.core.triggers.calendars import Calendars, Closed, Closure
+from zsched.core.triggers.layers import Instants
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.recurrence import Frequency, Parts, recurrence
 from zsched.core.triggers.spec import Fold, Gap, Rule

@@ -22,9 +22,9 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.bounded import Instants
 from zsched.core.triggers.calendars import Closure
 from zsched.core.triggers.exclusions import Exclusions
+from zsched.core.triggers.layers import Instants
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.recurrence import LISTS, WEEKDAYS, Frequency, Parts, recurrence
 from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec, refuse_foreign, refuse_stray

@@ -24,7 +24,7 @@ from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
-from zsched.core.triggers.open_times import NeverOpen
+from zsched.core.triggers.layers import NeverOpen
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerSpec
 from zsched.core.triggers.trigger import build, due_of
