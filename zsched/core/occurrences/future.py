@@ -25,7 +25,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.policy import plan
 from zsched.core.options.choices import ScheduleState
-from zsched.core.triggers.layers import Trigger, nth_after
+from zsched.core.triggers.layers import Trigger, nth_after, unskipped
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import build, lag_of, max_jitter_of
 from zsched.errors import InvalidSchedule, TriggerError
@@ -97,12 +97,12 @@ class Walk(NamedTuple):
 
     def delays(self) -> Iterator[tuple[int, int]]:
         """Yield their nominal times, each with its largest delay by jitter (``trigger.max_jitter_of``)."""
-        most_ms, at_ms = self.trigger.spec.jitter_ms, None
-        for next_ms in self.times():
-            if at_ms is not None:
+        most_ms, skipped, at_ms = self.trigger.spec.jitter_ms, self.trigger.spec.skipped, None
+        for next_ms in unskipped(self.trigger).between(self.after_ms, self.until_ms):
+            if at_ms is not None and at_ms not in skipped:
                 yield at_ms, min(most_ms, next_ms - at_ms - 1)
             at_ms = next_ms
-        if at_ms is not None:
+        if at_ms is not None and at_ms not in skipped:
             yield at_ms, max_jitter_of(self.trigger, at_ms)
 
     def dues(self, id: str) -> Iterator[tuple[int, int]]:
@@ -122,6 +122,15 @@ class Walk(NamedTuple):
         count, until_ms = self.trigger.count_between, self.until_ms
         spaces = ((max(a - 1, start_ms), min(b - 1, until_ms)) for a, b in pairwise(bounds))
         return ((place, count(a, b)) for place, (a, b) in enumerate(spaces) if a < b)
+
+
+def coming(trigger: Trigger, id: str, first_ms: int, start_ms: int) -> Iterator[tuple[int, int]]:
+    """
+    Yield the nominal and due times of the occurrences of schedule *id* from *first_ms* on that are due after
+    *start_ms*.
+    """
+    walk = Walk.until_due(trigger, first_ms - 1, start_ms + 1, LAST_MS + 1)
+    return ((at_ms, due_ms) for at_ms, due_ms in walk.dues(id) if due_ms > start_ms)
 
 
 class Expected(NamedTuple):

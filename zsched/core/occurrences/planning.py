@@ -29,9 +29,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
-from zsched.core.occurrences.future import Walk
+from zsched.core.occurrences.future import coming
 from zsched.core.occurrences.policy import Passed, excluded
 from zsched.core.record import Record, skipped_in
 from zsched.core.runs.job import OFFSET_FIELD
@@ -62,10 +62,8 @@ def occurrences(
     Raises:
         TriggerError: the trigger cannot produce a time.
     """
-    place = zone(spec.tz)
-    walk = Walk.until_due(build(spec, anchor_ms), first_ms - 1, start_ms + 1, LAST_MS + 1)
-    dues = (due_ms for _, due_ms in walk.dues(id) if due_ms > start_ms)
-    return [local_time(due_ms, place) for due_ms in islice(dues, n)]
+    place, found = zone(spec.tz), coming(build(spec, anchor_ms), id, first_ms, start_ms)
+    return [local_time(due_ms, place) for _, due_ms in islice(found, n)]
 
 
 def local_time(ms: int, place: ZoneInfo) -> datetime:

@@ -28,10 +28,10 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from zsched.core.triggers.calendars import Calendars, Closed, Closure
+from zsched.core.triggers.cron import CronRule, cron_rule
 from zsched.core.triggers.layers import Instants
 from zsched.core.triggers.projection import Projection
-from zsched.core.triggers.recurrence import Frequency, Parts, recurrence
-from zsched.core.triggers.spec import Fold, Gap, Rule
+from zsched.core.triggers.spec import Fold, Gap
 from zsched.core.triggers.wall_clock import EPOCH_ORDINAL, FIRST_YEAR, LAST_YEAR, shape, year_of
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s, zone
 from zsched.errors import InvalidSchedule
@@ -39,7 +39,7 @@ from zsched.errors import InvalidSchedule
 MOST: Final = 50  # texts of a schedule
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 REMEDY: Final = 'give for instance "Sat,Sun", "22:00-07:00", "2026-12-24..2027-01-01", or the name of a calendar'
-_NUMBER_OF: Final = {name.lower(): number for number, name in enumerate(DAYS)}
+_DAY_NAMES: Final = {name.lower() for name in DAYS}
 _WEEKLY: Final = re.compile(r"([A-Za-z]{3}(?:[,-][A-Za-z]{3})*)? ?(?:(\d\d):(\d\d)-(\d\d):(\d\d))?", re.ASCII)
 _DATES: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.\.(\d{4}-\d\d-\d\d))?", re.ASCII)
 _YEARLY: Final = re.compile(r"(\d\d)-(\d\d)", re.ASCII)
@@ -67,7 +67,7 @@ def canonical(field: str, value: object) -> tuple[str, ...]:
 
 def is_name(text: str) -> bool:
     """Return True if *text* can be the name of a calendar; "mon-fri" are days."""
-    return _NAME.fullmatch(text) is not None and not _NUMBER_OF.keys() >= {*text.split("-")}
+    return _NAME.fullmatch(text) is not None and not {*text.split("-")} <= _DAY_NAMES
 
 
 def closure_of(field: str, text: str, word: str = "") -> Closure:
@@ -86,8 +86,7 @@ def closure_of(field: str, text: str, word: str = "") -> Closure:
             found = Closure(word or text, starts, (last + 1 - first) * _DAY_MS)
         elif yearly is not None:
             day = date(2000, int(yearly[1]), int(yearly[2]))
-            parts = Parts(Frequency.YEARLY, months=(day.month,), month_days=(day.day,))
-            found = Closure(word or text, _on_clock(parts), _DAY_MS)
+            found = Closure(word or text, _on_clock(cron_rule(f"0 0 {day.day} {day.month} *")), _DAY_MS)
         elif weekly is not None and text:
             found = _weekly(text, word, weekly)
     except ValueError:
@@ -106,35 +105,21 @@ def _canonical(field: str, text: str) -> str:
 
 def _weekly(text: str, word: str, found: re.Match[str]) -> Closure:
     """Return the weekly window of a text that matched. Raises ValueError."""
-    names, *numbers = found.groups()
-    days = sorted(_days(names)) if names else range(7)
-    shown = ",".join(DAYS[day] for day in days) if names else ""
-    start_s, end_s = 0, DAY_S
-    if numbers[0] is not None:
-        hours, minutes = [int(one) for one in numbers[::2]], [int(one) for one in numbers[1::2]]
-        start_s, end_s = (hour * 3600 + minute * 60 for hour, minute in zip(hours, minutes, strict=True))
-        if max(minutes) > 59 or start_s >= DAY_S or end_s > DAY_S or start_s == end_s:
-            raise ValueError(text)
-        shown = "{} {}:{}-{}:{}".format(shown, *numbers).strip()
-    starts = _on_clock(Parts(Frequency.WEEKLY, days=tuple((0, day) for day in days)), start_s)
-    return Closure(word or shown, starts, ((end_s - start_s) % DAY_S or DAY_S) * 1000)
+    names, hour, minute, end_hour, end_minute = found.groups()
+    starts = cron_rule(f"{minute or 0} {hour or 0} * * {names or '*'}")
+    shown = ",".join(DAYS[day] for day in starts.days.weekdays) if names else ""
+    if hour is None:
+        return Closure(word or shown, _on_clock(starts), _DAY_MS)
+    start_s, end_s = int(hour) * 3600 + int(minute) * 60, int(end_hour) * 3600 + int(end_minute) * 60
+    if int(end_minute) > 59 or end_s > DAY_S or start_s == end_s:
+        raise ValueError(text)
+    window = f"{hour}:{minute}-{end_hour}:{end_minute}"
+    return Closure(word or f"{shown} {window}".strip(), _on_clock(starts), ((end_s - start_s) % DAY_S or DAY_S) * 1000)
 
 
-def _on_clock(parts: Parts, start_s: int = 0) -> Rule:
-    """Return the times of a rule, at *start_s* of the day."""
-    return Projection(recurrence(parts, start_s), ZoneInfo("UTC"), Gap.SHIFT, Fold.FIRST)
-
-
-def _days(names: str) -> set[int]:
-    """Return the days in a text such as Mon-Fri,Sun. Raises ValueError."""
-    found = set()
-    for part in names.split(","):
-        first, *last = [_NUMBER_OF.get(name.lower(), -1) for name in part.split("-")]
-        if first < 0 or len(last) > 1 or (last and last[0] < 0):
-            raise ValueError(part)
-        length = (last[0] - first) % 7 if last else 0
-        found |= {(first + n) % 7 for n in range(length + 1)}
-    return found
+def _on_clock(rule: CronRule) -> Projection:
+    """Return the times of *rule* as if in UTC."""
+    return Projection(rule, ZoneInfo("UTC"), Gap.SKIP, Fold.BOTH)
 
 
 # -- instants -------------------------------------------------------------------------------------
