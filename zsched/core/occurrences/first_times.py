@@ -159,9 +159,7 @@ def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> 
     if first_ms is None:
         return Bracket(None, 0, LAST_MS)
     away_ms = first_ms - now_ms
-    if (
-        spec.jitter_ms or spec.exclude or spec.skipped
-    ):  # they depend on the occurrence's time, so the bracket has to be narrow
+    if spec.jitter_ms or spec.exclude or spec.skipped:  # of the occurrence's time, so the bracket has to be narrow
         bracket = _next(spec, now_ms, id, now_ms)
         return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
     until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1
