@@ -250,7 +250,7 @@ def test_tzdata_replaced_under_a_running_daemon_is_logged_once(scene: Scene, mon
     with capture_logs() as said:
         leading.step()
         for _ in range(3):
-            leading.clock.advance(replan._LOOK_MS)
+            leading.clock.advance(Replanner.look_every_ms)
             leading.step()
 
     assert [("zone_rules_installed", "2026z, from here", "2025a, from here")] == [

@@ -44,7 +44,7 @@ def list_(invocation: Invocation) -> int:
     named = Counter(text for one in client.list() if one.trigger is not None for text in one.trigger.exclude)
     for name, parts in client.calendars().items():
         calendar = Calendar.of(name, {part: parts[part] for part in PARTS})
-        excluded = Exclusions([calendar], zone("UTC")).between(now_ms, now_ms + _AHEAD_MS)
+        excluded = Exclusions(calendar.closures, zone("UTC")).between(now_ms, now_ms + _AHEAD_MS)
         next_ms = next((max(one.start_ms, now_ms) for one in excluded), None)
         found.append({"name": name, **parts, "next_at": iso(next_ms), "schedules": named[name]})
         number, at = sum(len(parts[part]) for part in PARTS), "-" if next_ms is None else due_text(next_ms, "UTC")

@@ -256,10 +256,8 @@ def _change(invocation: Invocation, by: Repair, ids: tuple[str, ...], given: dic
     """Change each of *ids*, or what the filters in *given* find, by the client's calls. Raises click.UsageError."""
     client = invocation.client()
     one, many = getattr(client, by.name), getattr(client, f"{by.name}_many")
-    if_version, own = (
-        given.pop("if_version"),
-        {name: given.pop(name) for name in ("note", "until", "missed") if name in given},
-    )
+    if_version = given.pop("if_version")
+    own = {name: given.pop(name) for name in ("note", "until", "missed") if name in given}
     if if_version is not None and len(ids) != 1:
         raise click.UsageError(f"--if-version is of one schedule, and {len(ids)} ids are given; give one ID")
     if by.are_filters(ids, given):

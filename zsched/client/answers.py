@@ -23,7 +23,7 @@ from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.search import SearchCursor, Wanted, runs_of
-from zsched.core.options.arguments import SearchFilters, check_filter, check_id, choice
+from zsched.core.options.arguments import SearchFilters, check_filter, check_id, check_number, choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import zone_name
 from zsched.core.options.instants import instant_ms
@@ -309,6 +309,4 @@ def _checked(limit: object, most: int | None) -> int:
     """Return *limit*, which may be None if *most* is. Raises InvalidSchedule."""
     if limit is None and most is None:
         return _ENDLESS
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= (most or _ENDLESS):
-        raise InvalidSchedule("limit", limit, "not a valid number of results", f"give 1 to {most or _ENDLESS}")
-    return limit
+    return check_number("limit", limit, most or _ENDLESS, "results")

@@ -20,7 +20,7 @@ from zsched.core.listing import Filter, select
 from zsched.core.model import Schedule
 from zsched.core.occurrences.forecast import By, Forecast, Forecaster
 from zsched.core.options.allowed import Limits
-from zsched.core.options.arguments import FacetFilters, check_queue, choice, flag, seconds_to_ms
+from zsched.core.options.arguments import FacetFilters, check_number, check_queue, choice, flag, seconds_to_ms
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import RunStatus
@@ -33,7 +33,8 @@ _READ: Final = 100_000  # schedules
 _FUNCTIONS: Final = 50  # whose runs are asked for: those of most schedules
 _RUNS: Final = 20  # the last ones of a function; their median is its duration
 _LISTED: Final = 1000  # occurrences, unless the caller gives a limit
-_MOST: Final = {"workers": 10_000, "limit": 100_000}
+_MOST: Final = 100_000
+_MOST_WORKERS: Final = 10_000
 
 
 def forecast(
@@ -44,9 +45,9 @@ def forecast(
     bucket_ms, quiet_ms = (_duration_ms(name, asked.get(name)) for name in ("bucket", "quiet_window"))
     workers, limit, limits = asked.get("workers") or {}, asked.get("limit", _LISTED), limits or Limits()
     for queue, number in workers.items():
-        _demand_number("workers", number)
+        check_number("workers", number, _MOST_WORKERS, "workers")
         check_queue(queue, "workers")
-    _demand_number("limit", limit)
+    check_number("limit", limit, _MOST, "occurrences")
     suggests, on_progress = flag("suggest", asked.get("suggest", False)), asked.get("on_progress")
     now_ms = reader.now_ms()
     start_ms = now_ms if start is None else max(instant_ms("start", start, None), now_ms)
@@ -92,9 +93,3 @@ def usual_durations_ms(answers: Answers, schedules: Iterable[Schedule]) -> dict[
 
 def _duration_ms(name: str, value: Any) -> int | None:
     return None if value is None else seconds_to_ms(name, value, 1000)
-
-
-def _demand_number(name: str, value: object) -> None:
-    """Check a number of an argument. Raises InvalidSchedule."""
-    if type(value) is not int or not 1 <= value <= _MOST[name]:
-        raise InvalidSchedule(name, value, "not such a number", f"give 1 to {_MOST[name]:,}")

@@ -18,6 +18,7 @@ from zsched.core.options.arguments import (
     ScheduleFilters,
     SearchFilters,
     check_id,
+    check_number,
     check_run_id,
     check_text,
     check_version,
@@ -148,8 +149,7 @@ class Schedules(CalendarCalls):
             VersionConflict: it does not have the version *if_version*.
             Contended: another writer changed it at every attempt.
         """
-        if isinstance(next, bool) or not isinstance(next, int) or not 1 <= next <= 100:
-            raise InvalidSchedule("next", next, "not a number of occurrences", "give 1 to 100")
+        check_number("next", next, 100, "occurrences")
         return self._skipped(id, at, next, note, if_version, takes_back=False)
 
     def unskip(self, id: str, at: datetime | None = None, *, note: str = "", if_version: str | None = None) -> Schedule:
@@ -159,16 +159,9 @@ class Schedules(CalendarCalls):
     def _skipped(
         self, id: str, at: datetime | None, number: int, note: str, if_version: str | None, *, takes_back: bool
     ) -> Schedule:
-        from zsched.core.occurrences.skips import SkipPlan, skip_plan
-        from zsched.core.options.instants import instant_ms
-
-        def plan(schedule: Schedule) -> SkipPlan | None:
-            at_ms = None if at is None else instant_ms("at", at, schedule.tz)
-            return self._link.compute(partial(skip_plan, takes_back=takes_back), schedule, at_ms, number)
-
         check_text("note", note)
         with naming_lost_call(check_id(id), is_repeatable=takes_back or at is not None):
-            self._store.skip(id, plan, note, check_version(if_version))
+            self._store.skip(id, at, number, note, check_version(if_version), takes_back=takes_back)
         return self.get(id)
 
     def run_now(self, id: str, if_version: str | None = None) -> str:
@@ -295,8 +288,7 @@ class Schedules(CalendarCalls):
             InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
             ScheduleNotFound: no schedule has this id.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 100_000:
-            raise InvalidSchedule("n", n, "not a number of occurrences", "give 1 to 100000")
+        check_number("n", n, 100_000, "occurrences")
         if (id is None) == (not trigger):
             raise InvalidSchedule("id", id, "preview takes one schedule or one rule", "give an id, or trigger options")
         from zsched.client.preview import next_times

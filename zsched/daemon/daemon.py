@@ -19,14 +19,13 @@ import structlog
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.triggers.zones import lack_of
-from zsched.daemon.calendars import CalendarReplanner
 from zsched.daemon.doubt import DoubtEnder
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
 from zsched.daemon.meter import Meter
 from zsched.daemon.naming import AWAITED_MS, LOOK_EVERY_MS, Namer
 from zsched.daemon.native import Native
-from zsched.daemon.replan import Replanner
+from zsched.daemon.replan import CalendarReplanner, Replanner
 from zsched.daemon.replanning import Replanning
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker

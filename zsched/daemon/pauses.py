@@ -18,7 +18,8 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.meta import server_now_ms
-from zsched.storage.resuming import Resuming
+from zsched.storage.scripts import Scripts
+from zsched.storage.store import resume
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +55,7 @@ class PauseEnder:
         if (next_ms := self.next_ms()) == LAST_MS or next_ms > (now_ms := server_now_ms(self._wire, self._keys)):
             return False
         found = self._wire.execute("ZRANGEBYSCORE", self._keys.resumes(), 0, now_ms, "LIMIT", 0, _AT_ONCE)
-        done = Resuming(self._wire, self._keys, term=term).resume([*map(text, found)], Missed.SKIP)
+        scripts = Scripts(self._wire, self._keys)
+        done = resume(scripts, self._wire, self._keys, [*map(text, found)], Missed.SKIP, term=term)
         log.info("pauses_ended", resumed=sum(one.word in ("resumed", "skipped") for one in done.values()))
         return len(found) == _AT_ONCE

@@ -18,13 +18,14 @@ If a term ends too early, the version stays, and the next term begins again; not
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import ClassVar, Final
 
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.core.entry import text
 from zsched.core.occurrences.planning import Move
 from zsched.core.pages import pages_of
 from zsched.core.record import Record
@@ -34,7 +35,9 @@ from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.records import read_records
 from zsched.storage.scanner import Scanner
+from zsched.storage.scripts import Scripts
 
 log = structlog.get_logger(__name__)
 
@@ -49,38 +52,40 @@ class Replanning(ABC):
 
     field: ClassVar[str]  # of meta, with the version by which all schedules are planned
     refused: ClassVar[str]  # the event of a refusal
+    look_every_ms: ClassVar[float]
 
-    def __init__(self, wire: Wire, keys: Keys, clock: Clock) -> None:
+    def __init__(self, wire: Wire, keys: Keys, clock: Clock, version: str | None = None) -> None:
         self._wire, self._keys, self._clock = wire, keys, clock
-        self._dispatch, self._scanner = Dispatch(wire, keys), Scanner(wire, keys)
+        self._dispatch, self._scanner, self._scripts = Dispatch(wire, keys), Scanner(wire, keys), Scripts(wire, keys)
+        self.version = version  # by which schedules are to be planned; None: it is unknown, and nothing moves
         self._term = ""  # the term for which the following holds
         self._is_settled = False
         self._before = ""  # the version by which all schedules were planned
-        self._ids: Iterator[list[str]] = iter(())  # of recurring schedules
+        self._pages: Iterator[list[str]] = iter(())  # of ids
         self._moved = 0
         self._next_ms = self._takes_ms = 0.0  # monotonic: when a page may take firing time; how long the last one took
+        self._look_ms = clock.monotonic_ms() + self.look_every_ms
         self._refusal: str | None = None
 
-    @property
     @abstractmethod
-    def version(self) -> str | None:
-        """The version by which schedules are to be planned; None: it is unknown, and nothing moves."""
+    def look(self) -> None:
+        """Look for another version."""
 
     @abstractmethod
-    def _move_of(self, record: Record) -> Move | None:
-        """Return the move of *record*; None if it stays, or if it is broken: it is quarantined when it is due."""
+    def _move_of(self, record: Record, now_ms: int) -> Move | None:
+        """Return the move of *record*, read at *now_ms* of the server; None if it stays. May raise anything."""
 
     @abstractmethod
     def _tell(self) -> None:
         """Log that all schedules are planned by ``version`` now."""
 
-    @abstractmethod
-    def _look_if_due(self) -> None:
-        """Look for another version, if it is time."""
+    def _ids(self) -> Iterable[list[str]]:
+        """Return the ids of the schedules to look at; some may come twice."""
+        return self._scanner.ids_of_rules()
 
-    def _finish(self) -> bool:
-        """Do a page of work that follows the recurring schedules; return False if there is no more."""
-        return False
+    def _move_once(self, moves: Sequence[Move]) -> int:
+        """Move one-shots, and return the number of moved ones."""
+        return 0
 
     def is_settled(self, term: Term) -> bool:
         """Return True if all schedules are planned by our version. Asks when *term* is new."""
@@ -94,7 +99,10 @@ class Replanning(ABC):
 
         A refusal by Redis is logged once, and tried again. Raises Stale, ServerChanged, RedisUnavailable.
         """
-        self._look_if_due()
+        began_ms = self._clock.monotonic_ms()
+        if began_ms >= self._look_ms:
+            self._look_ms = began_ms + self.look_every_ms
+            self.look()
         if tick.wait_ms is not None or self.is_settled(term):  # during a hold: restored schedules are moved afterwards
             return False
         began_ms = self._clock.monotonic_ms()
@@ -112,11 +120,12 @@ class Replanning(ABC):
 
     def move(self, term: Term, ids: Sequence[str]) -> tuple[set[str], list[str]]:
         """
-        Move the schedules of *ids* that have another time by our version. Return the moved ids, and the ids changed
-        meanwhile.
+        Move the schedules of *ids* that have another time by our version. Return the moved ids of recurring ones, and
+        the ids of those changed meanwhile.
         """
-        moves = [move for move in self._moves(ids) if not move.record.run]
-        moved: set[str] = set()
+        found = list(self._moves(ids))
+        self._moved += self._move_once([move for move in found if move.record.run])
+        moves, moved = [move for move in found if not move.record.run], set[str]()
         for page in pages_of(moves, _AT_ONCE):
             done = self._dispatch.replan(term, self.field, self.version or "", page)
             moved |= {move.record.id for move in done.moved}
@@ -124,8 +133,13 @@ class Replanning(ABC):
         return moved, [move.record.id for move in moves if move.record.id not in moved]
 
     def _moves(self, ids: Sequence[str]) -> Iterator[Move]:
-        records = (record for _, page in self._scanner.schedules(ids) for record in page)
-        return (move for record in records if (move := self._move_of(record)) is not None)
+        for page in read_records(self._scripts, self._keys, dict.fromkeys(ids)):  # each once
+            for record in page.records:
+                move = None
+                with suppress(Exception):  # a stored rule can make Python raise any; it is quarantined when it is due
+                    move = self._move_of(record, page.now_ms)
+                if move is not None:
+                    yield move
 
     def _begin(self, term: Term) -> None:
         if self.version is None:
@@ -137,18 +151,17 @@ class Replanning(ABC):
         self._moved, self._term = 0, term.token
 
     def _restart(self) -> None:
-        self._ids = self._recurring()
+        self._pages = pages_of(chain.from_iterable(self._ids()), _PAGE)
 
     def _step(self, term: Term) -> None:
-        page = next(self._ids, None)
-        if page is not None:
+        if (page := next(self._pages, None)) is not None:
             _, changed = self.move(term, page)
             if changed:  # a client was quicker: read once more
                 self.move(term, changed)
-        elif not self._finish():
-            self._dispatch.replan(term, self.field, self.version or "", is_done=True)
-            self._is_settled = True
-            self._tell()
+            return
+        self._dispatch.replan(term, self.field, self.version or "", is_done=True)
+        self._is_settled = True
+        self._tell()
 
     def _begin_again(self, reason: str) -> None:
         if self._refusal is None:
@@ -156,15 +169,6 @@ class Replanning(ABC):
         self._refusal = reason
         self._restart()
         self._next_ms = self._clock.monotonic_ms() + _RETRY_MS
-
-    def _recurring(self) -> Iterator[list[str]]:
-        """Yield the ids of all recurring schedules, in pages; some twice."""
-        cursor: Any = b"0"
-        while True:
-            cursor, members = self._wire.execute("SSCAN", self._keys.recurring(), cursor, "COUNT", _PAGE)
-            yield from pages_of(map(text, members), _PAGE)
-            if cursor == b"0":
-                return
 
     def _is_something_due(self, tick: Tick, now_ms: float) -> bool:
         """Return True if something is due, or will be before a page is done."""

@@ -16,12 +16,12 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
+-- include lib/rows.lua
 -- include lib/state.lua
 
 local ids = {unpack(ARGV, ROWS)}
 local found, paused, reply = find(ids), {}, {'OK', now_ms}
-local fields = until_ms == '' and {'note', note, 'rows', 0} or {'note', note, 'until', until_ms, 'rows', 0}
-local count_at = #fields
+local rows = {head = until_ms == '' and {'note', note, 'rows', 0} or {'note', note, 'until', until_ms, 'rows', 0}}
 local text = note .. (by .. until_ms ~= '' and '\31' .. by or '') .. (until_ms ~= '' and '\31' .. until_ms or '')
 for n, id in ipairs(ids) do
   local at, word = found[n], 'paused'
@@ -39,13 +39,11 @@ for n, id in ipairs(ids) do
     word = 'unchanged'
   else
     paused[id] = at
-    fields[count_at], fields[#fields + 1], fields[#fields + 2] = fields[count_at] + 1, id, at.lane .. ' ' .. at.due_ms
+    add_row(rows, id, at.lane .. ' ' .. at.due_ms)
   end
   reply[#reply + 1] = word
 end
-if next(paused) then
-  append('pause', fields)
-end
+append_rows('pause', rows)
 for id, at in pairs(paused) do
   touch(id, at)
   leave(id, at)

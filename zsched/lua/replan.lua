@@ -17,10 +17,11 @@
 -- include lib/fence.lua
 -- include lib/find.lua
 -- include lib/progress.lua
+-- include lib/rows.lua
 
 local before = redis.call('HGET', meta_key, meta_field) or ''
 local reply, ids, moves = {'OK', now_ms, before}, {}, {}
-local fields = {'of', meta_field, 'old', before, 'new', plans_by, 'rows'}
+local rows = {head = {'of', meta_field, 'old', before, 'new', plans_by, 'rows', 0}}
 for i = ROWS, #ARGV, 7 do
   ids[#ids + 1] = ARGV[i]
 end
@@ -31,22 +32,15 @@ for n, id in ipairs(ids) do
   local progress = progress_of(id) or {}
   if at and at.recurring and (at.place == 'due' or at.place == 'paused') and at.due_ms == due_ms
     and progress.version == planned_version and progress.nominal_ms == nominal_ms then
-    moves[#moves + 1] = {id = id, at = at, nominal_ms = new_nominal_ms, due_ms = new_due_ms,
-      words = nominal_ms .. ' ' .. new_nominal_ms .. ' ' .. new_due_ms .. ' ' .. passed}
+    moves[#moves + 1] = {id = id, at = at, nominal_ms = new_nominal_ms, due_ms = new_due_ms}
+    add_row(rows, id, table.concat({nominal_ms, new_nominal_ms, new_due_ms, passed}, ' '))
     reply[#reply + 1] = 'moved'
   else
     reply[#reply + 1] = 'changed'
   end
 end
+append_rows('replan', rows)
 
-fields[#fields + 1] = #moves
-for _, one in ipairs(moves) do
-  fields[#fields + 1] = one.id
-  fields[#fields + 1] = one.words
-end
-if #moves > 0 then
-  append('replan', fields)
-end
 for _, one in ipairs(moves) do
   local at = one.at
   change_progress(one.id, {nominal_ms = one.nominal_ms})

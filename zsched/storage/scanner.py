@@ -30,7 +30,11 @@ class Scanner:
     def ids(self) -> Iterator[str]:
         """Yield the ids of all schedules, some twice."""
         yield from chain.from_iterable(self.ids_in_places())
-        yield from chain.from_iterable(self._scan("SSCAN", self._keys.recurring(), 1))
+        yield from chain.from_iterable(self.ids_of_rules())
+
+    def ids_of_rules(self) -> Iterator[list[str]]:
+        """Yield the ids of recurring schedules, one reply of Redis after the other; some twice."""
+        yield from self._scan("SSCAN", self._keys.recurring(), 1)
 
     def ids_in_places(self) -> Iterator[list[str]]:
         """

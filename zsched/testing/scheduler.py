@@ -37,9 +37,9 @@ from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.occurrences.changes import Change
 from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import Run
-from zsched.daemon.calendars import CalendarReplanner
 from zsched.daemon.native import Native
 from zsched.daemon.pauses import PauseEnder
+from zsched.daemon.replan import CalendarReplanner
 from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError

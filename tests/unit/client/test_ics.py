@@ -33,7 +33,9 @@ def file_of(*events: str) -> str:
 
 def spans(calendar: Calendar) -> Spans:
     """Return the excluded times of 2026 in the schedule's zone, joined."""
-    closed = Exclusions([calendar], ZoneInfo(ZONE)).between(*(int(at.timestamp()) * 1000 for at in (BEGIN, UNTIL)))
+    closed = Exclusions(calendar.closures, ZoneInfo(ZONE)).between(
+        *(int(at.timestamp()) * 1000 for at in (BEGIN, UNTIL))
+    )
     return [(datetime.fromtimestamp(a / 1000, UTC), datetime.fromtimestamp(b / 1000, UTC)) for a, b, _ in closed]
 
 
@@ -119,7 +121,7 @@ def test_days_without_a_rule_are_dates_and_the_summary_is_their_word() -> None:
 
     assert ["2026-09-24..2026-09-26 Chuseok, three days"] == read.dates
     assert ["2026-01-07T09:00:00/1h30m[Europe/Berlin] FREQ=DAILY;COUNT=1 Launch"] == read.events
-    exclusions = Exclusions([calendar_of("kr", {}, ics=file_of(chuseok))], ZoneInfo(ZONE))
+    exclusions = Exclusions(calendar_of("kr", {}, ics=file_of(chuseok)).closures, ZoneInfo(ZONE))
     closed = exclusions.at(int(datetime(2026, 9, 25, tzinfo=UTC).timestamp()) * 1000)
     assert closed is not None
     assert "calendar kr: Chuseok, three days" == closed.why

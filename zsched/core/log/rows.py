@@ -47,6 +47,18 @@ class OfSchedule:
         yield self.id, ""
 
 
+class OfNothing:
+    """A row that concerns no schedule or run: no story tells it, and no history wins by it over another one."""
+
+    __slots__ = ()
+
+    def ids(self) -> Iterable[str]:
+        return ()
+
+    def changed_keys(self) -> Iterator[Key]:
+        return iter(())
+
+
 @dataclass(slots=True)
 class OfRuns:
     """A row of many runs."""
@@ -118,16 +130,10 @@ class Paused(OfSchedule):
 
 
 @dataclass(slots=True)
-class CalendarsHeld:
+class CalendarsHeld(OfNothing):
     """Calendars that were put or deleted: by name, t of the change and the text, as Redis holds them."""
 
     texts: dict[str, str]
-
-    def ids(self) -> Iterable[str]:
-        return ()
-
-    def changed_keys(self) -> Iterator[Key]:
-        return iter(())
 
 
 @dataclass(slots=True)
@@ -167,20 +173,11 @@ class Replanned(OfSchedule):
 
 
 @dataclass(slots=True)
-class Counted:
-    """
-    A schedule has another state. It is a mere count: no story tells it, and no history wins by it over another one. So
-    the row concerns nothing.
-    """
+class Counted(OfNothing):
+    """A schedule has another state: a mere count."""
 
     id: str
     state: str
-
-    def ids(self) -> Iterable[str]:
-        return ()
-
-    def changed_keys(self) -> Iterator[Key]:
-        return iter(())
 
 
 @dataclass(slots=True)

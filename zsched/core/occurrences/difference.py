@@ -52,10 +52,8 @@ class TimesDifference(NamedTuple):
         shown = [f"{sign} {_local(times[0], tz)}{' …' * (len(times) > 1)}" for sign, times, tz in sides if times]
         if not shown:
             return "the times stay"
-        first_ms = min((*self.gone, *self.come))
-        return f"{' '.join(shown)}; {self.week[0]:,} → {self.week[1]:,} a week; first change " + relative_text(
-            first_ms, self.now_ms
-        )
+        first = relative_text(min((*self.gone, *self.come)), self.now_ms)
+        return f"{' '.join(shown)}; {self.week[0]:,} → {self.week[1]:,} a week; first change {first}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""

@@ -15,9 +15,8 @@ from typing import Final, assert_never
 
 from zsched.core.clock import LAST_MS, Clock, from_ms
 from zsched.core.occurrences.policy import Range, latest_due
-from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
-from zsched.core.triggers.open_times import NeverOpen
+from zsched.core.triggers.layers import NeverOpen, Trigger
 from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, check, due_of, lag_of, max_jitter_of, with_calendars
 from zsched.core.triggers.zones import has_zone, resolve_local, zone
@@ -126,9 +125,7 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
         TriggerError: the trigger cannot produce a time.
     """
     endless = replace(spec, ends_ms=None, count=None)
-    if spec.starts_ms is not None:
-        return _next(spec, now_ms, id, build(endless, now_ms).last_until(now_ms) or 0)
-    anchor = spec.kind.anchor
+    anchor = spec.kind.anchor if spec.starts_ms is None else Anchor.NOTHING
     if anchor is Anchor.NOTHING:
         return _next(spec, now_ms, id, build(endless, 0).last_until(now_ms) or 0)
     if anchor is Anchor.DAY:  # midnight changes the first occurrence, too
@@ -140,11 +137,8 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
     assert_never(anchor)
 
 
-def after_missed(
-    spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int, id: str = ""
-) -> tuple[Range, Bracket]:
+def after_missed(trigger: Trigger, nominal_ms: int, now_ms: int, id: str = "") -> tuple[Range, Bracket]:
     """Return the occurrences from *nominal_ms* until about *now_ms*, and the next plan. Raises TriggerError."""
-    trigger = build(spec, anchor_ms)
     last_ms = latest_due(trigger, nominal_ms, now_ms, id)
     next_ms = trigger.next_after(last_ms)
     passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
@@ -165,9 +159,7 @@ def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> 
     if first_ms is None:
         return Bracket(None, 0, LAST_MS)
     away_ms = first_ms - now_ms
-    if (
-        spec.jitter_ms or spec.exclude or spec.skipped
-    ):  # they depend on the occurrence's time, so the bracket has to be narrow
+    if spec.jitter_ms or spec.exclude or spec.skipped:  # of the occurrence's time, so the bracket has to be narrow
         bracket = _next(spec, now_ms, id, now_ms)
         return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
     until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1

@@ -25,7 +25,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.policy import plan
 from zsched.core.options.choices import ScheduleState
-from zsched.core.triggers.bounded import Trigger, nth_after
+from zsched.core.triggers.layers import Trigger, nth_after, unskipped
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import build, lag_of, max_jitter_of
 from zsched.errors import InvalidSchedule, TriggerError
@@ -98,12 +98,12 @@ class Walk(NamedTuple):
 
     def delays(self) -> Iterator[tuple[int, int]]:
         """Yield their nominal times, each with its largest delay by jitter (``trigger.max_jitter_of``)."""
-        most_ms, at_ms = self.trigger.spec.jitter_ms, None
-        for next_ms in self.times():
-            if at_ms is not None:
+        most_ms, skipped, at_ms = self.trigger.spec.jitter_ms, self.trigger.spec.skipped, None
+        for next_ms in unskipped(self.trigger).between(self.after_ms, self.until_ms):
+            if at_ms is not None and at_ms not in skipped:
                 yield at_ms, min(most_ms, next_ms - at_ms - 1)
             at_ms = next_ms
-        if at_ms is not None:
+        if at_ms is not None and at_ms not in skipped:
             yield at_ms, max_jitter_of(self.trigger, at_ms)
 
     def dues(self, id: str) -> Iterator[tuple[int, int]]:
@@ -123,6 +123,15 @@ class Walk(NamedTuple):
         count, until_ms = self.trigger.count_between, self.until_ms
         spaces = ((max(a - 1, start_ms), min(b - 1, until_ms)) for a, b in pairwise(bounds))
         return ((place, count(a, b)) for place, (a, b) in enumerate(spaces) if a < b)
+
+
+def coming(trigger: Trigger, id: str, first_ms: int, start_ms: int) -> Iterator[tuple[int, int]]:
+    """
+    Yield the nominal and due times of the occurrences of schedule *id* from *first_ms* on that are due after
+    *start_ms*.
+    """
+    walk = Walk.until_due(trigger, first_ms - 1, start_ms + 1, LAST_MS + 1)
+    return ((at_ms, due_ms) for at_ms, due_ms in walk.dues(id) if due_ms > start_ms)
 
 
 class Expected(NamedTuple):
@@ -161,16 +170,15 @@ class SpanCounts:
 
 
 class _SharedRule(NamedTuple):
-    """Schedules with equal rules that continue after the same occurrence."""
+    """Schedules with equal rules that continue after the same occurrence, and the walk of all of them."""
 
-    trigger: Trigger
-    after_ms: int
+    walk: Walk
     members: list[Schedule]
 
     def occurrences(self, start_ms: int, end_ms: int) -> Iterator[Expected]:
         """Yield the occurrences that are due in [start_ms, end_ms), in order."""
         members = sorted(self.members, key=lambda one: one.id)
-        for at_ms, most_ms in Walk.until_due(self.trigger, self.after_ms, start_ms, end_ms).delays():
+        for at_ms, most_ms in self.walk.delays():
             found = [Expected(at_ms + lag_of(one.id, at_ms, most_ms), one.id, at_ms, one) for one in members]
             yield from (one for one in (sorted(found) if most_ms else found) if start_ms <= one.due_ms < end_ms)
 
@@ -220,16 +228,16 @@ class Future:
         for done, rule in enumerate(self._rules.values()):
             if done % _REPORTED == 0:
                 on_progress(done, len(self._rules))
-            walk = Walk.until_due(rule.trigger, rule.after_ms, self.start_ms, self.end_ms)
-            delayed = walk.size * len(rule.members) if rule.trigger.spec.jitter_ms else 0
-            is_calendar = rule.trigger.spec.kind.is_of_zone
+            walk, spec = rule.walk, rule.walk.trigger.spec
+            delayed = walk.size * len(rule.members) if spec.jitter_ms else 0
+            is_calendar = spec.kind.is_of_zone
             if most_steps is not None and is_calendar and steps >= most_steps:
                 found.left_out += len(rule.members)
             elif 0 < delayed <= left:
                 left -= delayed
                 _count_each(found, walk, rule.members, key)
             else:
-                found.moved_ms = max(found.moved_ms, rule.trigger.spec.jitter_ms if delayed else 0)
+                found.moved_ms = max(found.moved_ms, spec.jitter_ms if delayed else 0)
                 steps += is_calendar * _count_together(found, walk, Counter(map(key, rule.members)))
         on_progress(len(self._rules), len(self._rules))
         return found
@@ -260,7 +268,9 @@ class Future:
         if nominal_ms is not None and due_ms is not None and due_ms < self.end_ms:
             self._add_next(one, nominal_ms, due_ms, now_ms)
             key = spec, spec.skipped, anchor_ms if spec.is_anchored else 0, nominal_ms
-            self._rules.setdefault(key, _SharedRule(trigger, nominal_ms, [])).members.append(one)
+            if key not in self._rules:
+                self._rules[key] = _SharedRule(Walk.until_due(trigger, nominal_ms, self.start_ms, self.end_ms), [])
+            self._rules[key].members.append(one)
 
 
 def _count_each(found: SpanCounts, walk: Walk, members: list[Schedule], key: Callable[[Schedule], str]) -> None:

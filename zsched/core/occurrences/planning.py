@@ -29,17 +29,16 @@ from itertools import islice
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
-from zsched.core.occurrences.future import Walk
+from zsched.core.occurrences.future import coming
 from zsched.core.occurrences.policy import Passed, excluded
 from zsched.core.record import Record, skipped_in
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
-from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
-from zsched.core.triggers.open_times import OpenTrigger, unskipped
+from zsched.core.triggers.layers import Trigger
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, delay_of, due_of, spec_of, with_calendars, with_skipped
 from zsched.core.triggers.zones import offset_s, resolve_local, zone
@@ -63,10 +62,8 @@ def occurrences(
     Raises:
         TriggerError: the trigger cannot produce a time.
     """
-    place = zone(spec.tz)
-    walk = Walk.until_due(build(spec, anchor_ms), first_ms - 1, start_ms + 1, LAST_MS + 1)
-    dues = (due_ms for _, due_ms in walk.dues(id) if due_ms > start_ms)
-    return [local_time(due_ms, place) for due_ms in islice(dues, n)]
+    place, found = zone(spec.tz), coming(build(spec, anchor_ms), id, first_ms, start_ms)
+    return [local_time(due_ms, place) for _, due_ms in islice(found, n)]
 
 
 def local_time(ms: int, place: ZoneInfo) -> datetime:
@@ -124,21 +121,24 @@ def move_of(record: Record, calendars: Calendars = NO_CALENDARS) -> Move | None:
         return None
     if record.run:
         return _move_of_one_shot(record, record.due_ms)
-    own = record.own_fields()
-    spec = rule_of(record, calendars)
-    if record.nominal_ms is None or not spec.is_of_zone:
+    trigger = trigger_of(record, calendars)
+    if record.nominal_ms is None or not trigger.spec.is_of_zone:
         return None
-    trigger = build(spec, int(own[b"anchor"]))
-    last = RunId.parse(record.last) if record.last else None
-    fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is not an occurrence
-    new_ms = moved(trigger, record.nominal_ms, fired_ms)
+    new_ms = moved(trigger, record.nominal_ms, _fired_ms(record))
     return None if new_ms is None else Move(record, new_ms, due_of(trigger, record.id, new_ms))
 
 
-def rule_of(record: Record, calendars: Calendars = NO_CALENDARS) -> TriggerSpec:
-    """Return the rule of a recurring schedule, without what is skipped. Raises as ``move_of``."""
-    spec = with_calendars(spec_of(record.own_fields()[b"trigger"]), lambda: calendars)
-    return with_skipped(spec, skipped_in(record.state))
+def trigger_of(record: Record, calendars: Calendars = NO_CALENDARS) -> Trigger:
+    """Return the trigger of a recurring schedule, without what is skipped. Raises as ``move_of``."""
+    own = record.own_fields()
+    spec = with_calendars(spec_of(own[b"trigger"]), lambda: calendars)
+    return build(with_skipped(spec, skipped_in(record.state)), int(own[b"anchor"]))
+
+
+def _fired_ms(record: Record) -> int | None:
+    """Return the last fired occurrence, if it is known; an extra run is none."""
+    last = RunId.parse(record.last) if record.last else None
+    return None if last is None or last.rerun else last.nominal_ms
 
 
 def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
@@ -151,17 +151,13 @@ def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
     """
     if record.run or record.place not in _PLACES or record.nominal_ms is None or record.nominal_ms <= now_ms:
         return None
-    own = record.own_fields()
-    spec = rule_of(record, calendars)
-    if spec.calendars is NO_CALENDARS:
+    trigger = trigger_of(record, calendars)
+    if trigger.spec.calendars is NO_CALENDARS:
         return None
-    trigger, last = build(spec, int(own[b"anchor"])), RunId.parse(record.last) if record.last else None
-    fired_ms = last.nominal_ms if last is not None and not last.rerun else 0
-    new_ms = trigger.next_after(max(now_ms, fired_ms))
+    new_ms = trigger.next_after(max(now_ms, _fired_ms(record) or 0))
     if new_ms is None or new_ms == record.nominal_ms:
         return None
-    rest = unskipped(trigger)
-    passed = excluded(rest, record.nominal_ms - 1, new_ms) if isinstance(rest, OpenTrigger) else ()
+    passed = excluded(trigger, record.nominal_ms - 1, new_ms)
     return Move(record, new_ms, due_of(trigger, record.id, new_ms), passed=passed)
 
 

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.triggers.bounded import Trigger, nth_after
-from zsched.core.triggers.open_times import OpenTrigger, SkippingTrigger, unskipped
+from zsched.core.triggers.layers import Trigger, excluding, nth_after, unskipped
 from zsched.core.triggers.trigger import due_of
 from zsched.errors import TriggerError
 
@@ -124,10 +123,9 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
     Raises:
         TriggerError: the trigger cannot produce a time (evaluation bound reached).
     """
-    if isinstance(trigger, SkippingTrigger) and nominal_ms in trigger.spec.skipped:
+    if nominal_ms in trigger.spec.skipped:
         return _plan(trigger, id, None, (), nominal_ms, nominal_ms)
-    rest = unskipped(trigger)
-    if isinstance(rest, OpenTrigger) and (closed := rest.closed.at(nominal_ms)) is not None:
+    if (layer := excluding(trigger)) is not None and (closed := layer.closed.at(nominal_ms)) is not None:
         excluded = Passed(Outcome.EXCLUDED.word, Range(nominal_ms, nominal_ms, 1), closed.why)
         return _plan(trigger, id, None, (excluded,), nominal_ms, nominal_ms)
     latest_ms = latest_due(trigger, nominal_ms, now_ms, id)
@@ -150,12 +148,11 @@ def _plan(
     next_ms = trigger.next_after(last_ms)
     if next_ms is not None and next_ms <= nominal_ms:
         raise TriggerError(f"the trigger went back from {nominal_ms} to {next_ms}")
-    rest = unskipped(trigger)
-    if isinstance(rest, OpenTrigger):
-        passed += excluded(rest, nominal_ms, last_ms) if last_ms > nominal_ms else ()
-        passed += excluded(rest, last_ms, next_ms)
-    if isinstance(trigger, SkippingTrigger):
-        by_hand = _skipped(trigger, nominal_ms if next_ms is not None else LAST_MS)
+    if trigger.spec.exclude:
+        passed += excluded(trigger, nominal_ms, last_ms) if last_ms > nominal_ms else ()
+        passed += excluded(trigger, last_ms, next_ms)
+    if trigger.spec.skipped:
+        by_hand = _skipped(unskipped(trigger), nominal_ms if next_ms is not None else LAST_MS)
         passed = tuple(sorted((*passed, *by_hand), key=lambda one: one.range.first_ms))
     return Plan(
         fire_ms,
@@ -166,9 +163,10 @@ def _plan(
     )
 
 
-def excluded(trigger: OpenTrigger, after_ms: int, until_ms: int | None) -> tuple[Passed, ...]:
+def excluded(trigger: Trigger, after_ms: int, until_ms: int | None) -> tuple[Passed, ...]:
     """Return ``OpenTrigger.excluded``, after many times as one range."""
-    found = list(trigger.excluded(after_ms, until_ms))
+    layer = excluding(trigger)
+    found = [] if layer is None else [*layer.excluded(after_ms, until_ms)]
     if len(found) > _MOST_EXCLUDED:
         rest, words = found[_MOST_EXCLUDED - 1 :], dict.fromkeys(one[3] for one in found[_MOST_EXCLUDED - 1 :])
         why = "; ".join(words) if len(words) <= _MOST_WORDS else f"{len(words)} reasons"
@@ -176,13 +174,13 @@ def excluded(trigger: OpenTrigger, after_ms: int, until_ms: int | None) -> tuple
     return tuple(Passed(Outcome.EXCLUDED.word, Range(first, last, count), why) for first, last, count, why in found)
 
 
-def _skipped(trigger: SkippingTrigger, until_ms: int) -> Iterator[Passed]:
+def _skipped(trigger: Trigger, until_ms: int) -> Iterator[Passed]:
     """
-    Yield the occurrences until *until_ms* that were skipped by hand. Later ones can be taken back still: a later plan
-    has them. advance.lua removes the same skips from the state, so each is recorded once.
+    Yield the occurrences of *trigger* until *until_ms* that were skipped by hand. Later ones can be taken back still: a
+    later plan has them. advance.lua removes the same skips from the state, so each is recorded once.
     """
     for at_ms in trigger.spec.skipped:
-        if at_ms <= until_ms and trigger.rest.has(at_ms):
+        if at_ms <= until_ms and trigger.has(at_ms):
             yield Passed(Outcome.BY_HAND.word, Range(at_ms, at_ms, 1))
 
 

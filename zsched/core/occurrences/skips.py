@@ -10,17 +10,15 @@ is in use. Each stays in the state until the leader records it, with the first o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import Final, NamedTuple
 
-from zsched.core.clock import LAST_MS
 from zsched.core.model import Schedule
+from zsched.core.occurrences.future import coming
 from zsched.core.occurrences.planning import local_time
-from zsched.core.occurrences.policy import latest_due
-from zsched.core.triggers.bounded import Trigger
-from zsched.core.triggers.open_times import unskipped
+from zsched.core.triggers.layers import Trigger, unskipped
 from zsched.core.triggers.trigger import build, due_of
 from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule
@@ -62,11 +60,11 @@ def skip_plan(schedule: Schedule, at_ms: int | None, number: int, *, takes_back:
     elif takes_back:
         times = (one for one in known if due_of(trigger, schedule.id, one) > schedule.read_ms)
     else:
-        times = islice(_coming(trigger, schedule, nominal_ms), number)
+        times = (one for one, _ in islice(coming(trigger, schedule.id, nominal_ms, schedule.read_ms), number))
     times = tuple(one for one in times if (one in known) == takes_back)
     if not times:
         return None
-    skipped = tuple(sorted({*known}.difference(times) if takes_back else {*known, *times}))
+    skipped = tuple(sorted({*known} ^ {*times}))
     if len(skipped) > MOST:
         remedy = f"pause it instead: zsched pause {schedule.id} --until TIME"
         raise InvalidSchedule("id", schedule.id, f"more than {MOST} of its times would be skipped", remedy)
@@ -80,13 +78,6 @@ def skip_plan(schedule: Schedule, at_ms: int | None, number: int, *, takes_back:
         nominal_ms, due_ms = next_ms, due_of(then, schedule.id, next_ms)
     until_ms = min(due_of(then, schedule.id, one) for one in times)
     return SkipPlan(times, skipped, nominal_ms, due_ms, schedule.read_ms, until_ms)
-
-
-def _coming(trigger: Trigger, schedule: Schedule, nominal_ms: int) -> Iterator[int]:
-    """Return the occurrences that are not due yet, from the next one *nominal_ms* on."""
-    first_ms = latest_due(trigger, nominal_ms, schedule.read_ms, schedule.id)
-    is_left = trigger.has(first_ms) and due_of(trigger, schedule.id, first_ms) > schedule.read_ms
-    return chain([first_ms] * is_left, trigger.between(first_ms, LAST_MS))
 
 
 def _occurrence(trigger: Trigger, schedule: Schedule, at_ms: int) -> int:

@@ -86,6 +86,13 @@ def check_run_id(run_id: object) -> str:
     return run_id
 
 
+def check_number(field: str, value: object, most: int, noun: str) -> int:
+    """Return *value* if it is a whole number of *noun* from 1 to *most*. Raises InvalidSchedule otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidSchedule(field, value, f"not a number of {noun}", f"give 1 to {most}")
+    return value
+
+
 def check_text(field: str, value: object) -> str:
     """Return *value* if it is a short single-line text. Raises InvalidSchedule otherwise."""
     if not isinstance(value, str) or len(value) > _TEXT or not value.isprintable():

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final, cast
 
-from zsched.core.clock import from_ms
+from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import After, At, Definition, Now, When
 from zsched.core.occurrences.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.options.choices import IfExists
@@ -273,11 +273,9 @@ def _recurring(
 
 def least_gap_ms(spec: TriggerSpec) -> int | None:
     """Return the least time between the first occurrences of *spec*; None if it has at most one."""
-    from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
-    trigger, times = build(replace(spec, exclude=()), from_ms), [from_ms]
-    while len(times) <= 1 + _SAMPLE and (next_ms := trigger.next_after(times[-1])) is not None:
-        times.append(next_ms)
-    return min((later_ms - ms for ms, later_ms in pairwise(times[1:])), default=None)
+    start_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
+    times = build(replace(spec, exclude=()), start_ms).between(start_ms, LAST_MS)
+    return min((later_ms - ms for ms, later_ms in pairwise(islice(times, 1 + _SAMPLE))), default=None)
 
 
 def made_void(options: Mapping[str, Any]) -> Iterator[str]:

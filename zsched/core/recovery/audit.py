@@ -29,12 +29,11 @@ from typing import Final, NamedTuple
 
 from zsched.core.entry import text
 from zsched.core.model import iso
-from zsched.core.occurrences.planning import rule_of
+from zsched.core.occurrences.planning import trigger_of
 from zsched.core.record import Place, Record
 from zsched.core.recovery.difference import restored_row
 from zsched.core.runs.run_id import RunId
-from zsched.core.triggers.bounded import Trigger
-from zsched.core.triggers.trigger import build
+from zsched.core.triggers.layers import Trigger
 
 GRACE_MS: Final = 60_000  # after its time; then an occurrence counts as missed
 
@@ -140,12 +139,11 @@ def may_be_left_out(known: Record, told_ms: int, now_ms: int) -> int | None:
         return None
     if known.nominal_ms <= told_ms or told_ms >= now_ms - GRACE_MS:  # a quick test for most schedules
         return None
-    own = known.own_fields()
     last = RunId.parse(known.last) if known.last else None
     if last is not None:
         told_ms = max(told_ms, last.nominal_ms)
     try:
-        return missing_occurrence(build(rule_of(known), int(own[b"anchor"])), known.nominal_ms, told_ms, now_ms)
+        return missing_occurrence(trigger_of(known), known.nominal_ms, told_ms, now_ms)
     except Exception:
         return None
 

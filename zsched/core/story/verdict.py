@@ -22,7 +22,7 @@ from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.runs.missing_functions import remedy_of
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.story.sentences import local_text, state_text
-from zsched.core.triggers.open_times import OpenTrigger, unskipped
+from zsched.core.triggers.layers import OpenTrigger, excluding
 from zsched.core.triggers.trigger import build
 from zsched.core.wording import duration_text, rough_duration
 from zsched.errors import InvalidSchedule, TriggerError
@@ -145,8 +145,8 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
 def on_excluded(schedule: Schedule, now_ms: int, tz: str) -> StoryVerdict | None:
     """Return the verdict on the newest occurrence of *schedule* until *now_ms* by its rule, if that is excluded."""
     with suppress(TriggerError, InvalidSchedule):  # a broken rule, or a calendar that Redis lacks
-        trigger = schedule.trigger and unskipped(build(schedule.trigger, schedule.anchor_ms or 0))
-        if isinstance(trigger, OpenTrigger) and (found := trigger.newest_excluded(now_ms)) is not None:
+        layer = schedule.trigger and excluding(build(schedule.trigger, schedule.anchor_ms or 0))
+        if isinstance(layer, OpenTrigger) and (found := layer.newest_excluded(now_ms)) is not None:
             at_ms, why = found
             text = f"{local_text(at_ms, tz)} was excluded: {why}"
             return StoryVerdict(Word.EXCLUDED, text, f"{NOTHING}: it fires at its next time")

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zsched.core.options.arguments import check_text, seconds_to_ms
-from zsched.core.triggers.bounded import Trigger
-from zsched.core.triggers.calendars import ClosedSpan, Closure
+from zsched.core.triggers.calendars import Closure
 from zsched.core.triggers.exclusions import closure_of, is_name
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
@@ -42,21 +41,6 @@ _EVENT: Final = re.compile(
 _AN_EVENT: Final = "give start/length[zone] rule word: 2026-01-07T09:00:00/1h[Europe/Berlin] FREQ=WEEKLY Maintenance"
 
 
-class CalendarEvent(NamedTuple):
-    """The times of *trigger*, each *length_s* long: instants, or on the clock of the schedule, read as if in UTC."""
-
-    word: str
-    trigger: Trigger
-    length_s: int
-    is_on_clock: bool
-
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
-        """Yield the times that overlap [start_s, end_s)."""
-        ahead_s = offset_s if self.is_on_clock else 0
-        for ms in self.trigger.between((start_s + ahead_s - self.length_s) * 1000, (end_s + ahead_s) * 1000 - 1):
-            yield ClosedSpan(ms // 1000 - ahead_s, ms // 1000 - ahead_s + self.length_s, self.word)
-
-
 @dataclass(frozen=True, slots=True)
 class Calendar:
     """
@@ -69,11 +53,6 @@ class Calendar:
     closures: tuple[Closure, ...]
     owner: str | None = None
     left_out: tuple[str, ...] = ()
-
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
-        """Yield the spans of all its closures, as ``Closure.spans``."""
-        for closure in self.closures:
-            yield from closure.spans(start_s, end_s, offset_s)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it with all its parts, and its owner."""
@@ -125,14 +104,12 @@ def _closure(part: str, text: str, lead: str) -> Closure:
     day, _, word = (text, "", "") if part == "windows" else (text, "", event[5] or "") if event else text.partition(" ")
     if len(word) > LONGEST_WORD:
         raise InvalidSchedule(part, text, f"its word has more than {LONGEST_WORD} characters", "give a shorter one")
-    return (
-        closure_of(part, day, f"{lead}{word or day}")
-        if event is None
-        else _event(part, event, f"{lead}{word or 'an event'}")
-    )
+    if event is not None:
+        return _event(part, event, f"{lead}{word or 'an event'}")
+    return closure_of(part, day, f"{lead}{word or day}")
 
 
-def _event(part: str, found: re.Match[str], word: str) -> CalendarEvent:
+def _event(part: str, found: re.Match[str], word: str) -> Closure:
     """Return the event of a text that matched. Raises InvalidSchedule."""
     start, length, tz, rule = found.groups()[:4]
     place = zone(tz or "UTC")
@@ -142,4 +119,4 @@ def _event(part: str, found: re.Match[str], word: str) -> CalendarEvent:
         raise InvalidSchedule(part, found[0], "no such day or time", _AN_EVENT) from None
     expr, count = RRULE.parse(rule, tz or "UTC")
     spec = TriggerSpec(RRULE, expr, tz or "UTC", starts_ms=starts_ms, count=count, gap=Gap.SHIFT)
-    return CalendarEvent(word, build(spec, starts_ms), seconds_to_ms(part, length, 1000) // 1000, tz is None)
+    return Closure(word, build(spec, starts_ms), seconds_to_ms(part, length, 1000), tz is None)

@@ -1,39 +1,46 @@
 """
 Calendars as a value: the named sets of excluded times that a namespace has once, for all its schedules.
 
-``calendar_definition`` makes them from texts; ``exclusions`` joins them with a schedule's own texts.
+``calendar_definition`` makes them from texts; ``exclusions`` joins their closures with a schedule's own texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zsched.core.wording import alternatives
 from zsched.errors import UnknownCalendar
 
 if TYPE_CHECKING:
     from zsched.core.triggers.calendar_definition import Calendar
+    from zsched.core.triggers.spec import Rule
 
 
-class ClosedSpan(NamedTuple):
-    """[start_s, end_s) of excluded instants, and the word that says why. As a ``Closure``, the same on every clock."""
+class Closed(NamedTuple):
+    """[start_ms, end_ms) of excluded instants, and why: words, joined by semicolons."""
 
-    start_s: int
-    end_s: int
-    word: str
-
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[ClosedSpan]:
-        """Return itself."""
-        return (self,)
+    start_ms: int
+    end_ms: int
+    why: str
 
 
-class Closure(Protocol):
-    """The excluded times of one text, or of a calendar."""
+class Closure(NamedTuple):
+    """
+    The excluded times of one text: *length_ms* from each occurrence of *starts* on; *why*: a word. They are on the
+    clock of each zone, where *starts* is read as if it were UTC; otherwise instants.
+    """
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[ClosedSpan]:
-        """Yield the spans that overlap [start_s, end_s), in which the zone has the offset *offset_s*."""
-        ...
+    why: str
+    starts: Rule
+    length_ms: int
+    is_on_clock: bool = True
+
+    def spans(self, start_ms: int, end_ms: int, offset_ms: int) -> Iterator[Closed]:
+        """Yield the times that overlap [start_ms, end_ms), in which the zone has the offset *offset_ms*."""
+        ahead_ms = offset_ms if self.is_on_clock else 0
+        for at_ms in self.starts.between(start_ms + ahead_ms - self.length_ms, end_ms + ahead_ms - 1):
+            yield Closed(at_ms - ahead_ms, at_ms - ahead_ms + self.length_ms, self.why)
 
 
 class Calendars(dict[str, "Calendar"]):

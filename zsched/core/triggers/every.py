@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
-from zsched.core.triggers.spec import Anchor, TriggerKind, TriggerSpec
+from zsched.core.triggers.spec import Anchor, Rule, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import HORIZON_S
 from zsched.core.wording import DURATION_REMEDY, duration_argument, duration_text
 from zsched.errors import InvalidSchedule
@@ -18,7 +18,7 @@ _NOISE: Final = Decimal("1e-6")  # ms by which a float may miss a whole number (
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class Every(Rule):
     """phase_ms + k · every_ms for every k ≥ 0, up to the horizon. Instants are epoch milliseconds."""
 
     every_ms: int

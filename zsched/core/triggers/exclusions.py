@@ -20,85 +20,34 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import date
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.calendars import Calendars, ClosedSpan, Closure
-from zsched.core.triggers.wall_clock import EPOCH_ORDINAL, FIRST_YEAR, LAST_YEAR, year_of
+from zsched.core.triggers.calendars import Calendars, Closed, Closure
+from zsched.core.triggers.cron import CronRule, cron_rule
+from zsched.core.triggers.layers import Instants
+from zsched.core.triggers.projection import Projection
+from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.wall_clock import EPOCH_ORDINAL, FIRST_YEAR, LAST_YEAR, shape, year_of
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s, zone
 from zsched.errors import InvalidSchedule
 
 MOST: Final = 50  # texts of a schedule
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 REMEDY: Final = 'give for instance "Sat,Sun", "22:00-07:00", "2026-12-24..2027-01-01", or the name of a calendar'
-_NUMBER_OF: Final = {name.lower(): number for number, name in enumerate(DAYS)}
+_DAY_NAMES: Final = {name.lower() for name in DAYS}
 _WEEKLY: Final = re.compile(r"([A-Za-z]{3}(?:[,-][A-Za-z]{3})*)? ?(?:(\d\d):(\d\d)-(\d\d):(\d\d))?", re.ASCII)
 _DATES: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.\.(\d{4}-\d\d-\d\d))?", re.ASCII)
 _YEARLY: Final = re.compile(r"(\d\d)-(\d\d)", re.ASCII)
 _FARTHEST: Final = 100  # years to which an excluded time is joined
+_DAY_MS: Final = DAY_S * 1000
 _END: Final = attrgetter("end_ms")
 _BLANKS: Final = re.compile(r" ?(,|-|\.\.) ?")  # around separators
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
-
-
-class Closed(NamedTuple):
-    """[start_ms, end_ms) of excluded instants, which no other one touches, and why: words, joined by semicolons."""
-
-    start_ms: int
-    end_ms: int
-    why: str
-
-
-class Weekly(NamedTuple):
-    """[start_s, end_s) of the days of the week, 0 = Monday, in seconds from midnight; it may end on the next day."""
-
-    word: str
-    days: tuple[int, ...]
-    start_s: int = 0
-    end_s: int = DAY_S
-
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
-        """Yield the windows that overlap [start_s, end_s)."""
-        for day in range((start_s + offset_s) // DAY_S - 1, (end_s + offset_s) // DAY_S + 1):
-            if (day + 3) % 7 in self.days:  # 1970-01-01 was a Thursday
-                midnight_s = day * DAY_S - offset_s
-                yield ClosedSpan(midnight_s + self.start_s, midnight_s + self.end_s, self.word)
-
-
-class Dates(NamedTuple):
-    """The days *first* to *last*, as days since 1970."""
-
-    word: str
-    first: int
-    last: int
-
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
-        """Yield the days, as one span."""
-        yield ClosedSpan(self.first * DAY_S - offset_s, (self.last + 1) * DAY_S - offset_s, self.word)
-
-
-class Yearly(NamedTuple):
-    """A day of every year that has it."""
-
-    word: str
-    month: int
-    day: int
-
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterator[ClosedSpan]:
-        """Yield the days from the year of start_s to the year of end_s."""
-        for year in range(year_of(start_s + offset_s), year_of(end_s + offset_s) + 1):
-            with suppress(ValueError):  # a 29 February that this year lacks
-                midnight_s = _day(date(year, self.month, self.day)) * DAY_S - offset_s
-                yield ClosedSpan(midnight_s, midnight_s + DAY_S, self.word)
-
-
-class _Backwards(ValueError):
-    """A range of days ends before it begins."""
 
 
 def canonical(field: str, value: object) -> tuple[str, ...]:
@@ -118,7 +67,7 @@ def canonical(field: str, value: object) -> tuple[str, ...]:
 
 def is_name(text: str) -> bool:
     """Return True if *text* can be the name of a calendar; "mon-fri" are days."""
-    return _NAME.fullmatch(text) is not None and not _NUMBER_OF.keys() >= {*text.split("-")}
+    return _NAME.fullmatch(text) is not None and not {*text.split("-")} <= _DAY_NAMES
 
 
 def closure_of(field: str, text: str, word: str = "") -> Closure:
@@ -129,61 +78,48 @@ def closure_of(field: str, text: str, word: str = "") -> Closure:
         InvalidSchedule: it has another form, or no such day exists.
     """
     weekly, dates, yearly = _WEEKLY.fullmatch(text), _DATES.fullmatch(text), _YEARLY.fullmatch(text)
+    found = None
     try:
         if dates is not None:
-            first, last = (_day(date.fromisoformat(day)) for day in (dates[1], dates[2] or dates[1]))
-            if last < first:
-                raise _Backwards
-            return Dates(word or text, first, last)
-        if yearly is not None:
-            month, day = int(yearly[1]), int(yearly[2])
-            date(2000, month, day)
-            return Yearly(word or text, month, day)
-        if weekly is not None and text:
-            return _weekly(text, word, weekly)
-    except _Backwards:
-        raise InvalidSchedule(field, text, "ends before it begins", "swap the two days") from None
+            first, last = (date.fromisoformat(day).toordinal() for day in (dates[1], dates[2] or dates[1]))
+            starts = Instants(((first - EPOCH_ORDINAL) * _DAY_MS,))
+            found = Closure(word or text, starts, (last + 1 - first) * _DAY_MS)
+        elif yearly is not None:
+            day = date(2000, int(yearly[1]), int(yearly[2]))
+            found = Closure(word or text, _on_clock(cron_rule(f"0 0 {day.day} {day.month} *")), _DAY_MS)
+        elif weekly is not None and text:
+            found = _weekly(text, word, weekly)
     except ValueError:
         raise InvalidSchedule(field, text, "no such day or time", REMEDY) from None
-    raise InvalidSchedule(field, text, "not an exclusion", REMEDY)
+    if found is None:
+        raise InvalidSchedule(field, text, "not an exclusion", REMEDY)
+    if found.length_ms <= 0:
+        raise InvalidSchedule(field, text, "ends before it begins", "swap the two days")
+    return found
 
 
 def _canonical(field: str, text: str) -> str:
     tidy = _BLANKS.sub(r"\1", " ".join(text.split()))
-    found = None if is_name(tidy) else closure_of(field, tidy)
-    return found.word if isinstance(found, Weekly) else tidy
+    return tidy if is_name(tidy) else closure_of(field, tidy).why
 
 
-def _weekly(text: str, word: str, found: re.Match[str]) -> Weekly:
+def _weekly(text: str, word: str, found: re.Match[str]) -> Closure:
     """Return the weekly window of a text that matched. Raises ValueError."""
-    names, *numbers = found.groups()
-    days = tuple(sorted(_days(names))) if names else tuple(range(7))
-    shown = ",".join(DAYS[day] for day in days) if names else ""
-    if numbers[0] is None:
-        return Weekly(word or shown, days)
-    hours, minutes = [int(one) for one in numbers[::2]], [int(one) for one in numbers[1::2]]
-    start_s, end_s = (hour * 3600 + minute * 60 for hour, minute in zip(hours, minutes, strict=True))
-    if max(minutes) > 59 or start_s >= DAY_S or end_s > DAY_S or start_s == end_s:
+    names, hour, minute, end_hour, end_minute = found.groups()
+    starts = cron_rule(f"{minute or 0} {hour or 0} * * {names or '*'}")
+    shown = ",".join(DAYS[day] for day in starts.days.weekdays) if names else ""
+    if hour is None:
+        return Closure(word or shown, _on_clock(starts), _DAY_MS)
+    start_s, end_s = int(hour) * 3600 + int(minute) * 60, int(end_hour) * 3600 + int(end_minute) * 60
+    if int(end_minute) > 59 or end_s > DAY_S or start_s == end_s:
         raise ValueError(text)
-    window = f"{numbers[0]}:{numbers[1]}-{numbers[2]}:{numbers[3]}"
-    end_s += DAY_S if end_s < start_s else 0
-    return Weekly(word or f"{shown} {window}".strip(), days, start_s, end_s)
+    window = f"{hour}:{minute}-{end_hour}:{end_minute}"
+    return Closure(word or f"{shown} {window}".strip(), _on_clock(starts), ((end_s - start_s) % DAY_S or DAY_S) * 1000)
 
 
-def _days(names: str) -> set[int]:
-    """Return the days in a text such as Mon-Fri,Sun. Raises ValueError."""
-    found = set()
-    for part in names.split(","):
-        first, *last = [_NUMBER_OF.get(name.lower(), -1) for name in part.split("-")]
-        if first < 0 or len(last) > 1 or (last and last[0] < 0):
-            raise ValueError(part)
-        length = (last[0] - first) % 7 if last else 0
-        found |= {(first + n) % 7 for n in range(length + 1)}
-    return found
-
-
-def _day(day: date) -> int:
-    return day.toordinal() - EPOCH_ORDINAL
+def _on_clock(rule: CronRule) -> Projection:
+    """Return the times of *rule* as if in UTC."""
+    return Projection(rule, ZoneInfo("UTC"), Gap.SKIP, Fold.BOTH)
 
 
 # -- instants -------------------------------------------------------------------------------------
@@ -234,15 +170,13 @@ class Exclusions:
         """Yield what is excluded in *year*, in parts that may overlap."""
         if not FIRST_YEAR < year < LAST_YEAR:
             return
-        start_s, end_s = (_day(date(number, 1, 1)) * DAY_S for number in (year, year + 1))
+        start_s, end_s = (shape(number).first * DAY_S for number in (year, year + 1))
         changes = [change.at_s for change in offset_changes(self._tz, start_s, end_s) if change.at_s < end_s]
         for left_s, right_s in pairwise([start_s, *changes, end_s]):
-            offset = offset_s(self._tz, left_s)
+            left_ms, right_ms, offset_ms = (each * 1000 for each in (left_s, right_s, offset_s(self._tz, left_s)))
             for closure in self._closures:
-                for span in closure.spans(left_s, right_s, offset):
-                    part = max(span.start_s, left_s), min(span.end_s, right_s)
-                    if part[0] < part[1]:
-                        yield Closed(part[0] * 1000, part[1] * 1000, span.word)
+                for one in closure.spans(left_ms, right_ms, offset_ms):
+                    yield Closed(max(one.start_ms, left_ms), min(one.end_ms, right_ms), one.why)
 
 
 def _joined(parts: Iterable[Closed]) -> list[Closed]:
@@ -269,5 +203,10 @@ def exclusions_of(exclude: tuple[str, ...], tz: str, calendars: Calendars) -> Ex
     Raises:
         UnknownCalendar: *calendars* lacks one of them.
     """
-    closures = [calendars[text] if is_name(text) else closure_of("exclude", text) for text in exclude]
-    return Exclusions(closures, zone(tz))
+    closures = (calendars[text].closures if is_name(text) else [closure_of("exclude", text)] for text in exclude)
+    return Exclusions([*chain(*closures)], zone(tz))
+
+
+def exclusions_at(times: tuple[int, ...]) -> Exclusions:
+    """Return the instants *times* as excluded ones."""
+    return Exclusions([Closure("", Instants(times), 1, is_on_clock=False)], zone("UTC"))

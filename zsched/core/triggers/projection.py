@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.spec import Fold, Gap, Rule
 from zsched.core.triggers.wall_clock import WallRule, bits_of
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s
 
@@ -120,17 +120,15 @@ class Mended:
 Piece = Plain | Silent | Mended
 
 
-class Projection(NamedTuple):
+class Projection(Rule):
     """
     The instants of *rule* in *tz*: all of them from year 1 to ``HORIZON_S``, with no start or end of its own.
 
     Epoch milliseconds; every occurrence is a whole second.
     """
 
-    rule: WallRule
-    tz: ZoneInfo
-    gap: Gap
-    fold: Fold
+    def __init__(self, rule: WallRule, tz: ZoneInfo, gap: Gap, fold: Fold) -> None:
+        self.rule, self.tz, self.gap, self.fold = rule, tz, gap, fold
 
     def next_after(self, after_ms: int) -> int | None:
         """Return the first occurrence strictly later than *after_ms*, or None."""

@@ -22,8 +22,9 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.calendars import ClosedSpan, Closure
-from zsched.core.triggers.exclusions import Exclusions, closure_of
+from zsched.core.triggers.calendars import Closure
+from zsched.core.triggers.exclusions import Exclusions
+from zsched.core.triggers.layers import Instants
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.recurrence import LISTS, WEEKDAYS, Frequency, Parts, recurrence
 from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec, refuse_foreign, refuse_stray
@@ -238,10 +239,10 @@ class _RRuleKind(TriggerKind):
         tz, parts = zone(spec.tz), rrule_parts(spec.expr)._replace(removed=(), added=())
         return Projection(recurrence(parts, _start_wall_s(spec, anchor_ms, tz)), tz, spec.gap, spec.fold)
 
-    def singles(self, spec: TriggerSpec, anchor_ms: int) -> tuple[Exclusions | None, tuple[int, ...]]:
+    def singles(self, spec: TriggerSpec, anchor_ms: int) -> tuple[Exclusions, Instants] | None:
         parts, tz = rrule_parts(spec.expr), zone(spec.tz)
         if not parts.removed and not parts.added:
-            return None, ()
+            return None
         times = recurrence(parts._replace(removed=(), added=()), _start_wall_s(spec, anchor_ms, tz)).times
         return _instants(parts.removed, parts.added, times, tz, spec.gap, spec.fold)
 
@@ -252,20 +253,19 @@ class _RRuleKind(TriggerKind):
 @lru_cache(maxsize=4096)
 def _instants(
     removed: tuple[str, ...], added: tuple[str, ...], times: Times, tz: ZoneInfo, gap: Gap, fold: Fold
-) -> tuple[Exclusions | None, tuple[int, ...]]:
+) -> tuple[Exclusions, Instants]:
     """Return the removed and the added times in *tz* as instants; *times*: those of an added date."""
 
-    def resolved(text: str, second: int = 0) -> list[int]:
+    def resolved(text: str, place: ZoneInfo = tz, second: int = 0) -> list[int]:
         local = _local("RDATE", text) + timedelta(seconds=second)
-        return resolve_local(local, zone("UTC") if text.endswith("Z") else tz, gap, fold)
+        return resolve_local(local, zone("UTC") if text.endswith("Z") else place, gap, fold)
 
-    days = [text for text in removed if "T" not in text]
-    closures: list[Closure] = [closure_of("rrule", f"{day[:4]}-{day[4:6]}-{day[6:]}") for day in days]
-    for text in (text for text in removed if "T" in text):
-        closures += [ClosedSpan(ms // 1000, ms // 1000 + 1, text) for ms in resolved(text)]
-    exclusions, of_day = Exclusions(closures, tz), [times.at(number) for number in range(times.count)]
-    found = {ms for text in added for second in ([0] if "T" in text else of_day) for ms in resolved(text, second)}
-    return exclusions, tuple(ms for ms in sorted(found) if exclusions.at(ms) is None)
+    days = Instants(ms for text in removed if "T" not in text for ms in resolved(text, zone("UTC")))
+    singles = Instants(sorted(ms for text in removed if "T" in text for ms in resolved(text)))
+    exclusions = Exclusions([Closure("", days, DAY_S * 1000), Closure("", singles, 1, is_on_clock=False)], tz)
+    of_day = [times.at(number) for number in range(times.count)]
+    found = {ms for text in added for second in ([0] if "T" in text else of_day) for ms in resolved(text, tz, second)}
+    return exclusions, Instants(ms for ms in sorted(found) if exclusions.at(ms) is None)
 
 
 def _start_wall_s(spec: TriggerSpec, anchor_ms: int, tz: ZoneInfo) -> int:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.errors import show
@@ -56,21 +56,33 @@ class Anchor(Enum):
     INSTANT = "instant"  # the instant of creation: a later creation delays all occurrences by the same time
 
 
-class Rule(Protocol):
-    """A set of instants without bounds of its own. Methods as in ``Trigger``."""
+class Rule(ABC):
+    """A strictly ascending sequence of instants, in epoch milliseconds."""
 
-    def next_after(self, after_ms: int) -> int | None: ...
-    def last_until(self, until_ms: int) -> int | None: ...
-    def count_between(self, after_ms: int, until_ms: int) -> int: ...
-    def between(self, after_ms: int, until_ms: int) -> Iterable[int]: ...
+    __slots__ = ()
 
+    @abstractmethod
+    def next_after(self, after_ms: int) -> int | None:
+        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
 
-def stepwise(rule: Rule, after_ms: int, until_ms: int) -> Iterator[int]:
-    """Yield the occurrences of *rule* in (after_ms, until_ms], one after another."""
-    at_ms = rule.next_after(after_ms)
-    while at_ms is not None and at_ms <= until_ms:
-        yield at_ms
-        at_ms = rule.next_after(at_ms)
+    @abstractmethod
+    def last_until(self, until_ms: int) -> int | None:
+        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
+
+    @abstractmethod
+    def count_between(self, after_ms: int, until_ms: int) -> int:
+        """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
+
+    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
+        """Yield the occurrences in (after_ms, until_ms], one after another."""
+        at_ms = self.next_after(after_ms)
+        while at_ms is not None and at_ms <= until_ms:
+            yield at_ms
+            at_ms = self.next_after(at_ms)
+
+    def has(self, at_ms: int) -> bool:
+        """Return True if *at_ms* is an occurrence."""
+        return self.count_between(at_ms - 1, at_ms) > 0
 
 
 class BadRule(ValueError):
@@ -136,9 +148,9 @@ class TriggerKind(ABC):
         """Return the last possible instant in the text *expr*, or None."""
         return None
 
-    def singles(self, spec: TriggerSpec, anchor_ms: int) -> tuple[Exclusions | None, tuple[int, ...]]:
-        """Return the times that the text of *spec* removes from its rule (None: none), and those that it adds."""
-        return None, ()
+    def singles(self, spec: TriggerSpec, anchor_ms: int) -> tuple[Exclusions, Rule] | None:
+        """Return the times that the text of *spec* removes from its rule, and those that it adds; None: it does not."""
+        return None
 
     def to_option(self, expr: str) -> object:
         """Return the value of the option for *expr*: the inverse of ``parse``."""
@@ -184,20 +196,11 @@ class TriggerSpec:
 
     def to_text(self) -> str:
         """Return canonical JSON of kind, expr, tz, and of all fields that differ from their defaults."""
-        fields: dict[str, Any] = {"kind": self.kind.name, "expr": self.expr, "tz": self.tz}
-        if self.gap is not Gap.FIRST_VALID:
-            fields["gap"] = self.gap.value
-        if self.fold is not Fold.FIRST:
-            fields["fold"] = self.fold.value
-        if self.jitter_ms:
-            fields["jitter_ms"] = self.jitter_ms
-        if self.exclude:
-            fields["exclude"] = self.exclude
-        if self.on_excluded is not OnExcluded.SKIP:
-            fields["on_excluded"] = self.on_excluded.value
-        bounds = {"starts_ms": self.starts_ms, "ends_ms": self.ends_ms, "count": self.count}
-        fields |= {name: value for name, value in bounds.items() if value is not None}
-        return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+        shown = {"kind": self.kind.name, "expr": self.expr, "tz": self.tz}
+        for name, default in _DEFAULTS.items():
+            if (value := getattr(self, name)) != default:
+                shown[name] = value.value if isinstance(value, Enum) else value
+        return json.dumps(shown, separators=(",", ":"), sort_keys=True)
 
     @property
     def is_anchored(self) -> bool:
@@ -208,3 +211,7 @@ class TriggerSpec:
     def is_of_zone(self) -> bool:
         """True if its due times depend on a zone's rules."""
         return self.tz != "UTC" and (self.kind.is_of_zone or bool(self.exclude))
+
+
+# Of the fields behind kind, expr and tz, which a text has only if they differ.
+_DEFAULTS: Final = {each.name: each.default for each in fields(TriggerSpec)[3:] if each.compare}

@@ -20,19 +20,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
 from zsched.core.options.arguments import LONGEST_S, check_text
-from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
-from zsched.core.triggers.exclusions import canonical, exclusions_of, is_name
-from zsched.core.triggers.open_times import Extended, NeverOpen, OpenTrigger, SkippingTrigger, unskipped
+from zsched.core.triggers.exclusions import canonical, exclusions_at, exclusions_of, is_name
+from zsched.core.triggers.layers import Bounded, NeverOpen, OpenTrigger, Trigger, Union, unskipped
 from zsched.core.triggers.rrule import RRULE
-from zsched.core.triggers.spec import Fold, Gap, OnExcluded, Rule, TriggerKind, TriggerSpec
+from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import FLOOR_S, HORIZON_S
 from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule, TriggerError
@@ -62,18 +61,15 @@ def kind_named(name: str) -> TriggerKind:
     return kind
 
 
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "kind": kind_named, "gap": Gap, "fold": Fold, "exclude": partial(canonical, "exclude"), "on_excluded": OnExcluded,
+}  # fmt: skip
+
+
 def read_spec(text: str) -> TriggerSpec:
     """Return the rule with the ``to_text`` *text*. Raises ValueError, KeyError or TypeError for any other text."""
-    fields = json.loads(text)
-    fields["kind"] = kind_named(fields["kind"])
-    if "gap" in fields:
-        fields["gap"] = Gap(fields["gap"])
-    if "fold" in fields:
-        fields["fold"] = Fold(fields["fold"])
-    if "exclude" in fields:
-        fields["exclude"] = canonical("exclude", fields["exclude"])
-    if "on_excluded" in fields:
-        fields["on_excluded"] = OnExcluded(fields["on_excluded"])
+    fields = dict(json.loads(text))
+    fields |= {name: read(fields[name]) for name, read in _READERS.items() if name in fields or name == "kind"}
     spec = TriggerSpec(**fields)
     check_text("tz", spec.tz)
     if not isinstance(spec.expr, str):
@@ -113,25 +109,24 @@ def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:
         TriggerError: ``spec.expr`` is not a text from ``spec.kind.parse``.
     """
     after_ms, count = anchor_ms if spec.starts_ms is None else spec.starts_ms - 1, spec.count
-    rule: Rule
     try:
         rule, ends_ms = spec.kind.rule(spec, anchor_ms), spec.kind.until_ms(spec.expr)
-        removed, added = spec.kind.singles(spec, anchor_ms)
+        singles = spec.kind.singles(spec, anchor_ms)
     except InvalidSchedule:
         raise
     except ValueError as exc:
         raise TriggerError(f"the stored {spec.kind.name} {spec.expr[:80]!r} cannot be read: {exc}") from exc
-    if removed is not None:  # count and the rule's own end are of the rule without them
-        rule = Extended(OpenTrigger(spec, rule, after_ms, ends_ms, count, removed, moves=False), added)
+    if singles is not None:  # count and the rule's own end are of the rule without them
+        removed, added = singles
+        rule = Union(OpenTrigger(spec, Bounded(spec, rule, after_ms, ends_ms, count), removed), added)
         ends_ms = count = None
     if spec.ends_ms is not None:
         ends_ms = spec.ends_ms if ends_ms is None else min(ends_ms, spec.ends_ms)
-    bounded = spec, rule, after_ms, ends_ms, count
-    made = Trigger(*bounded)
+    found: Trigger = Bounded(spec, rule, after_ms, ends_ms, count)
     if spec.exclude:
         closed = exclusions_of(spec.exclude, spec.tz, spec.calendars)
-        made = OpenTrigger(*bounded, closed, spec.on_excluded is OnExcluded.NEXT_OPEN)
-    return SkippingTrigger(*bounded, made) if spec.skipped else made
+        found = OpenTrigger(spec, found, closed, spec.on_excluded is OnExcluded.NEXT_OPEN)
+    return OpenTrigger(spec, found, exclusions_at(spec.skipped)) if spec.skipped else found
 
 
 def check(spec: TriggerSpec, anchor_ms: int) -> None:

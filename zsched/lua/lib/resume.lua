@@ -86,21 +86,17 @@ function resume_all(is_leader)
     end
     if at then
       touch(id, at)
-    end
-    if at and at.next_due_ms ~= '-' then
-      if at.nominal_ms then
+      if at.next_due_ms ~= '-' then
         change_progress(id, {nominal_ms = at.nominal_ms})
+        leave(id, at)
+        enter(at.lane, {at.next_due_ms, id})
+      elseif at.recurring then
+        leave(id, at)
+        redis.call('HSET', schedule_prefix .. id, 'ended_at', string.format('%.0f', now_ms))
+        change_progress(id, {nominal_ms = false})
+      else
+        remove(id, at)
       end
-      leave(id, at)
-      enter(at.lane, {at.next_due_ms, id})
-    elseif at and at.recurring then
-      leave(id, at)
-      redis.call('HSET', schedule_prefix .. id, 'ended_at', string.format('%.0f', now_ms))
-      change_progress(id, {nominal_ms = false})
-    elseif at then
-      remove(id, at)
-    end
-    if at then
       forget_counts(id)
     end
   end

@@ -108,7 +108,7 @@ def test_missed_occurrences_are_counted_and_the_next_time_is_planned() -> None:
     spec = _spec("cron")
     nominal_ms = NOON + 5 * 60_000
 
-    passed, plan = after_missed(spec, NOON, nominal_ms, NOON + HOUR + 7)
+    passed, plan = after_missed(build(spec, NOON), nominal_ms, NOON + HOUR + 7)
 
     assert Range(nominal_ms, NOON + HOUR, 12) == passed
     assert Bracket(str(NOON + HOUR + 300_000), NOON + HOUR, NOON + HOUR + 300_000) == plan
@@ -152,7 +152,7 @@ def test_an_occurrence_whose_jitter_outlasts_the_pause_is_not_missed() -> None:
     due_ms = due_of(trigger, "a", at_one)
     assert due_ms > at_one
 
-    both = (after_missed(spec, NOON, NOON + 300_000, now_ms, "a") for now_ms in (due_ms - 1, due_ms))
+    both = (after_missed(build(spec, NOON), NOON + 300_000, now_ms, "a") for now_ms in (due_ms - 1, due_ms))
     (early, plan), (late, then) = both
 
     assert [Range(NOON + 300_000, at_one - 300_000, 11), Range(NOON + 300_000, at_one, 12)] == [early, late]
@@ -161,8 +161,8 @@ def test_an_occurrence_whose_jitter_outlasts_the_pause_is_not_missed() -> None:
 
 
 def test_an_exhausted_schedule_has_no_next_time_and_a_promise_outside_of_the_rule_is_missed() -> None:
-    passed, plan = after_missed(TriggerSpec(EVERY, "60000", count=3), NOON, NOON + 60_000, NOON + DAY)
-    promised, _ = after_missed(_spec("cron"), NOON, NOON + 17, NOON + 100)
+    passed, plan = after_missed(build(TriggerSpec(EVERY, "60000", count=3), NOON), NOON + 60_000, NOON + DAY)
+    promised, _ = after_missed(build(_spec("cron"), NOON), NOON + 17, NOON + 100)
 
     assert [Range(NOON + 60_000, NOON + 180_000, 3), Range(NOON + 17, NOON + 17, 1)] == [passed, promised]
     assert (None, LAST_MS) == (plan.next, plan.until_ms)

@@ -17,14 +17,14 @@ from tests.builders import schedules
 from tests.builders.records import DUE_MS
 from zsched.core.model import Schedule
 from zsched.core.occurrences import future
-from zsched.core.occurrences.future import Future, SpanCounts, Spans
+from zsched.core.occurrences.future import Future, SpanCounts, Spans, Walk
 from zsched.core.occurrences.policy import Policy, plan
 from zsched.core.options.choices import CatchUp, Overlap, ScheduleState
 from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
-from zsched.core.triggers.open_times import NeverOpen
+from zsched.core.triggers.layers import NeverOpen
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerSpec
 from zsched.core.triggers.trigger import build, due_of
@@ -186,6 +186,17 @@ def test_overdue_occurrences_fire_now_by_their_catch_up_policy(policy: Policy, e
 
     caught_up = [(NOW_MS, "late", began_ms + n * HOUR_MS) for n in expected]
     assert [*caught_up, (NOW_MS + HOUR_MS - 60_000, "late", NOW_MS + HOUR_MS - 60_000)] == found
+
+
+def test_due_times_around_a_skipped_occurrence_are_those_of_the_planner() -> None:
+    skipped = (NOW_MS + 2 * HOUR_MS, NOW_MS + 3 * HOUR_MS)
+    spec = TriggerSpec(EVERY, str(HOUR_MS), jitter_ms=HOUR_MS, skipped=skipped)
+    trigger = build(spec, NOW_MS)
+
+    found = list(Walk(trigger, NOW_MS, NOW_MS + 5 * HOUR_MS).dues("a"))
+
+    hours = [NOW_MS + hour * HOUR_MS for hour in (1, 4, 5)]
+    assert [(at_ms, due_of(trigger, "a", at_ms)) for at_ms in hours] == found
 
 
 def test_a_one_shot_fires_at_its_due_time_or_now_unless_it_expired() -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from zsched.core.occurrences import policy
 from zsched.core.occurrences.planning import Move, move_of, moved
 from zsched.core.record import Place, Record
-from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.layers import Trigger
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, due_of

@@ -28,9 +28,9 @@ from zsched.core.occurrences.policy import (
 from zsched.core.options.checked import CheckedOptions, letters_in, policy_text, read_policy
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.options.forms import UNREADABLE
-from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.layers import Trigger
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import build, due_of

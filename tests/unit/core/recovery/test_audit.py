@@ -125,7 +125,7 @@ def test_a_schedule_that_the_engine_advanced_lacks_no_occurrence(
         assert missing_occurrence(trigger, nominal_ms, t_ms, LATER_MS) is None
         t_ms = max(t_ms, nominal_ms) + delay_ms
         if skips:
-            _, bracket = after_missed(spec, first_ms, nominal_ms, t_ms)
+            _, bracket = after_missed(build(spec, first_ms), nominal_ms, t_ms)
             nominal_ms = None if bracket.next is None else int(bracket.next)
         else:
             nominal_ms = policy.plan(trigger, nominal_ms, t_ms).next_ms

@@ -13,8 +13,8 @@ from dateutil import tz as dateutil_tz
 from tests.breadth import pairs, some
 from tests.unit.core.triggers.oracle import HOUR, ZONES, Crontab, local, ms, wall, windows
 from zsched.core.triggers import projection
-from zsched.core.triggers.bounded import Trigger
 from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.layers import Trigger
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build
 

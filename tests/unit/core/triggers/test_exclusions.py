@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.exclusions import canonical
-from zsched.core.triggers.open_times import NeverOpen, OpenTrigger
+from zsched.core.triggers.layers import NeverOpen, OpenTrigger
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import OnExcluded, TriggerSpec
 from zsched.core.triggers.trigger import build, check, read_spec

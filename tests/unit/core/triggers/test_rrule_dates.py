@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.breadth import examples
 from tests.unit.core.triggers.oracle import local, ms
-from zsched.core.triggers.bounded import Trigger
+from zsched.core.triggers.layers import Trigger
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, check

@@ -28,11 +28,11 @@ from zsched.core.triggers.trigger import GIVE_A_RULE, KINDS, build, delay_of, du
 NOW_MS = 1_780_000_000_000
 HOUR_MS = 3_600_000
 
-# What knows the texts of one kind: the list itself, readers of schedulers and calendars, and who names the longest
-# interval.
+# What knows the texts of one kind: the list itself, readers of schedulers and calendars, exclusions, which are times of
+# cron, and who names the longest interval.
 MAY_KNOW_ONE_KIND = {
     "core/triggers/trigger.py", "imports/crontab.py", "imports/fields.py", "cli/import_steps.py", "files/checking.py",
-    "client/ics.py", "core/triggers/calendar_definition.py",
+    "client/ics.py", "core/triggers/calendar_definition.py", "core/triggers/exclusions.py",
 }  # fmt: skip
 
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
