@@ -140,7 +140,7 @@ def seen(ns: Namespace) -> dict[str, Any]:
 
 
 def _skip(ns: Namespace, next_ms: Any) -> Any:
-    version, passed = row(ns, "paused-rule")[3].split()[3], (DUE_MS, DUE_MS, 1)
+    version, passed = row(ns, "paused-rule")[3].split()[3], f"paused:{DUE_MS}:{DUE_MS}:1"
     plan = plan_text(DUE_MS, version, next_ms, until_ms=DUE_MS * 3, passed=passed)
     return ns.call("resume", ["paused-rule", plan], missed="skip")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from tools.campaign.checks import Audit, Findings
 from tools.campaign.clients import CALENDAR
@@ -148,10 +148,11 @@ def _follow(
     elif entry.kind == "resume":
         for skip in ResumeEntry(entry).resumed:
             rhythm = rhythms.get(skip.id)
-            if rhythm is not None and skip.passed is not None and skip.due_ms is not None:
-                first_ms, last_ms = skip.passed.first_ms, skip.passed.last_ms
+            if rhythm is not None and skip.passed and skip.due_ms is not None:
+                first_ms, last_ms, _ = astuple(skip.passed[0].range)
                 yield from _told(rhythm, rhythm.take(first_ms, last_ms, skip.due_ms))
-                covered.setdefault(rhythm.key, set()).update(range(first_ms, last_ms + 1, rhythm.every_ms))
+                known = covered.setdefault(rhythm.key, set())
+                known.update(range(first_ms, last_ms + 1, rhythm.every_ms), _excluded(skip.passed, rhythm.every_ms))
 
 
 def _begin(rhythms: dict[str, Rhythm], record: Record) -> None:

@@ -22,6 +22,7 @@ from zsched.core.entry import text
 from zsched.core.model import Schedule
 from zsched.core.occurrences.first_times import REPLANS, after_missed
 from zsched.core.occurrences.planning import trigger_of
+from zsched.core.occurrences.policy import passed_text
 from zsched.core.occurrences.skips import skip_plan
 from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.options.instants import instant_ms
@@ -200,7 +201,7 @@ def _skip_plan(record: Record, calendars: Calendars, now_ms: int) -> str:
         raise TriggerError(f"the stored rule of {record.id!r} cannot be read: {error}") from error
     passed, plan = after_missed(trigger, record.nominal_ms, now_ms, record.id)
     seen, window = (record.due_ms or 0, version or NO_VERSION), (plan.from_ms, plan.until_ms)
-    words = (*seen, plan.next or "-", *window, plan.jitter_ms, passed.first_ms, passed.last_ms, passed.count)
+    words = (*seen, plan.next or "-", *window, plan.jitter_ms, passed_text(passed))
     return " ".join(map(str, words))
 
 

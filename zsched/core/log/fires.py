@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from zsched.core.entry import Entry, any_milliseconds, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
@@ -101,8 +100,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
     def changes(self) -> Iterator[Change]:
         for move in self.moves:
             times = {"nominal_ms": move.nominal_ms, "next_ms": move.next_nominal_ms}
-            for one in move.passed:
-                yield from self._of_word(move.id, one.why, one.note, **times, **asdict(one.range))
+            yield from self._passed(move.id, move.passed, **times)
             run = move.run if move.outcome.is_pushed or move.outcome is Outcome.DUPLICATE else ""
             run_id = run_id_of(move.id, run) if run else None
             yield from self._of_word(move.id, move.word, move.why, run_id=run_id, jitter_ms=move.jitter_ms, **times)
@@ -118,13 +116,6 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
             if move.outcome.is_pushed and move.nominal_ms is not None:
                 dues.append(move.nominal_ms + move.jitter_ms)
         return Counts(_happened(words), dues)
-
-    def _of_word(self, id: str, word: str, other: str, **more: Any) -> Iterator[Change]:
-        """Yield the change, if any, of an outcome's *word*; an unknown word is its own reason."""
-        outcome = outcome_of(word)
-        if outcome.what is not None:
-            why = word if outcome is Outcome.UNKNOWN else outcome.why(other)
-            yield self._change(id, outcome.what, why=why, **more)
 
     def narrowed(self, id: str) -> Entry:
         with suppress(ValueError, IndexError):  # readers of the whole entry report what is malformed

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
@@ -21,7 +21,8 @@ from zsched.core.entry import Entry, UnknownEntry, expect, reading, rows_of, tex
 from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.log.rows import Row
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.outcomes import SEARCHED, What
+from zsched.core.occurrences.outcomes import SEARCHED, Outcome, What, outcome_of
+from zsched.core.occurrences.policy import Passed
 from zsched.core.record import Key, Place, Record, RecordFields
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
@@ -251,6 +252,18 @@ class ParsedEntry:
         """Return a change of the run at *key*."""
         id, run = key
         return self._change(id, what, run_id=run_id_of(id, run), nominal_ms=nominal_ms_of(run), why=why, **more)
+
+    def _of_word(self, id: str, word: str, other: str, **more: Any) -> Iterator[Change]:
+        """Yield the change, if any, of an outcome's *word*; an unknown word is its own reason."""
+        outcome = outcome_of(word)
+        if outcome.what is not None:
+            why = word if outcome is Outcome.UNKNOWN else outcome.why(other)
+            yield self._change(id, outcome.what, why=why, **more)
+
+    def _passed(self, id: str, passed: Iterable[Passed], **more: Any) -> Iterator[Change]:
+        """Yield the changes of occurrences that are only recorded."""
+        for one in passed:
+            yield from self._of_word(id, one.why, one.note, **more, **asdict(one.range))
 
     def _key(self, run_id: str) -> RunKey | None:
         """Return the key of *run_id*; a malformed id is dropped and gives None."""

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Final
 
 from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver, Skips
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.outcomes import Outcome, What
-from zsched.core.occurrences.policy import Range, passed_in
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.policy import passed_in
 from zsched.core.runs.run import ANOTHER_END, Run, RunStatus, ended_as, ended_run
 from zsched.core.runs.run_id import run_id_of
 
@@ -67,11 +66,10 @@ class SkipEntry(ParsedEntry, kind="skip"):
 class ResumeEntry(ParsedEntry, kind="resume"):
     """
     Schedules were resumed. A row is id, and "<lane> <due ms>". Without the occurrences that passed in the pause, its
-    words are "<lane> <due ms> <first ms> <last ms> <count> <nominal ms>". If the pause was until then, who paused it
-    follows.
+    words are "<lane> <due ms> <nominal ms> <passed>". If the pause was until then, who paused it follows.
     """
 
-    whats = frozenset({What.RESUMED, What.SKIPPED, What.ENDED})
+    whats = frozenset({What.RESUMED, What.SKIPPED, What.EXCLUDED, What.ENDED})
 
     @once
     def resumed(self) -> list[Resumed]:
@@ -81,8 +79,7 @@ class ResumeEntry(ParsedEntry, kind="resume"):
             _, due, *skipped = words.split(" ")
             row = Resumed(id, milliseconds(due), author=author)
             if skipped:
-                first, last, count, nominal = skipped
-                row.nominal_ms, row.passed = milliseconds(nominal), Range(int(first), int(last), int(count))
+                row.nominal_ms, row.passed = milliseconds(skipped[0]), passed_in(skipped[1])
             found.append(row)
         return found
 
@@ -92,9 +89,8 @@ class ResumeEntry(ParsedEntry, kind="resume"):
     def changes(self) -> Iterator[Change]:
         past = frozenset(self.made_due())
         for row in self.resumed:
-            goes_on = row.passed is None or row.due_ms != row.passed.first_ms
-            if row.passed is not None:
-                yield self._change(row.id, What.SKIPPED, why=Outcome.PAUSED.reason, **asdict(row.passed))
+            goes_on = not row.passed or row.due_ms != row.passed[0].range.first_ms
+            yield from self._passed(row.id, row.passed)
             if goes_on and row.due_ms is not None:
                 ready_us = self.at_us if row.id in past else 0
                 yield self._change(row.id, What.RESUMED, nominal_ms=row.due_ms, ready_us=ready_us, why=row.author)
@@ -133,8 +129,7 @@ class ReplanEntry(ParsedEntry, kind="replan"):
             ready_us = self.at_us if row.id in past else 0
             times = {"nominal_ms": row.nominal_ms, "next_ms": row.new_nominal_ms, "ready_us": ready_us}
             yield self._change(row.id, What.REPLANNED, why=why, **times)
-            for one in row.passed:
-                yield self._change(row.id, What.EXCLUDED, why=one.note, **asdict(one.range))
+            yield from self._passed(row.id, row.passed)
 
     def made_due(self) -> Iterable[str]:
         return [row.id for row in self.moved if row.new_due_ms * 1000 < self.at_us]

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from zsched.core.entry import Texts
 from zsched.core.occurrences.outcomes import Outcome, outcome_of
-from zsched.core.occurrences.policy import Passed, Range
+from zsched.core.occurrences.policy import Passed
 from zsched.core.record import Key, Place, Record
 from zsched.core.runs.run_id import RunKey
 from zsched.core.runs.signature import job_pairs
@@ -152,13 +152,13 @@ class Skips(OfSchedule):
 @dataclass(slots=True)
 class Resumed(OfSchedule):
     """
-    A schedule is resumed. ``due_ms`` is None if it ended. ``passed``: the occurrences in the pause, which do not fire;
-    *nominal_ms* is then the next. ``author``: who paused it until then.
+    A schedule is resumed. ``due_ms`` is None if it ended. ``passed``: the occurrences until *nominal_ms*, the next, if
+    those in the pause do not fire. ``author``: who paused it until then.
     """
 
     due_ms: int | None
     nominal_ms: int | None = None
-    passed: Range | None = None
+    passed: tuple[Passed, ...] = ()
     author: str = ""
 
 

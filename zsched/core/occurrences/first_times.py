@@ -14,7 +14,8 @@ from datetime import datetime, time, timedelta
 from typing import Final, assert_never
 
 from zsched.core.clock import LAST_MS, Clock, from_ms
-from zsched.core.occurrences.policy import Range, latest_due
+from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.occurrences.policy import Passed, Range, excluded, latest_due
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.layers import NeverOpen, Trigger
 from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerSpec
@@ -137,11 +138,15 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
     assert_never(anchor)
 
 
-def after_missed(trigger: Trigger, nominal_ms: int, now_ms: int, id: str = "") -> tuple[Range, Bracket]:
-    """Return the occurrences from *nominal_ms* until about *now_ms*, and the next plan. Raises TriggerError."""
+def after_missed(trigger: Trigger, nominal_ms: int, now_ms: int, id: str = "") -> tuple[tuple[Passed, ...], Bracket]:
+    """
+    Return the occurrences from *nominal_ms* until about *now_ms*, which passed in a pause, with excluded ones until the
+    next; and the next plan. Raises TriggerError.
+    """
     last_ms = latest_due(trigger, nominal_ms, now_ms, id)
     next_ms = trigger.next_after(last_ms)
-    passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
+    missed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
+    passed = Passed(Outcome.PAUSED.word, missed), *excluded(trigger, nominal_ms, next_ms)
     until_ms = LAST_MS if next_ms is None else due_of(trigger, id, next_ms)
     return passed, _of(trigger, id, next_ms, due_of(trigger, id, last_ms), until_ms)
 

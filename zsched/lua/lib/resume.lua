@@ -6,7 +6,7 @@
 --
 -- The rows are two texts per schedule: id, each once; and '' or, if missed=skip and a recurring schedule is past its
 -- due time, the words of a plan: seen due ms, version, next ms or -, from ms, until ms (valid while from <= TIME <
--- until), jitter ms of the next, and the missed ones: first ms, last ms, count.
+-- until), jitter ms of the next, and the record of the missed ones, as in advance.
 --
 -- The counts of failures and of skipped occurrences in a row restart.
 -- include lib/version.lua
@@ -45,10 +45,10 @@ local function decide(id, at, plan, is_leader)
   elseif missed ~= 'skip' or tonumber(at.due_ms) > now_ms then
     return 'resumed', at.due_ms, at.lane .. ' ' .. at.due_ms
   elseif not at.recurring then
-    return 'skipped', '-', table.concat({at.lane, at.due_ms, at.due_ms, at.due_ms, '1 -'}, ' ')
+    return 'skipped', '-', string.format('%s %s - paused:%s:%s:1', at.lane, at.due_ms, at.due_ms, at.due_ms)
   end
   local seen_due_ms, planned_version, next_ms, from_ms, until_ms, jitter_ms, passed = string.match(plan,
-    '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%S+ %S+ %S+)$')
+    '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%S+)$')
   if not is_a(schedule_prefix .. id, 'hash') then
     return 'WRONGTYPE', '-'
   elseif seen_due_ms ~= at.due_ms or version_of(id, at) ~= planned_version or now_ms < tonumber(from_ms)
@@ -57,7 +57,7 @@ local function decide(id, at, plan, is_leader)
   end
   local due_ms = next_ms == '-' and '-' or string.format('%.0f', tonumber(next_ms) + tonumber(jitter_ms))
   at.nominal_ms = next_ms
-  return next_ms == '-' and 'skipped' or 'resumed', due_ms, table.concat({at.lane, due_ms, passed, next_ms}, ' ')
+  return next_ms == '-' and 'skipped' or 'resumed', due_ms, table.concat({at.lane, due_ms, next_ms, passed}, ' ')
 end
 
 function resume_all(is_leader)

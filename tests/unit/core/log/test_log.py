@@ -151,18 +151,19 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry(7, "resume", "rows", 1, "a", f"low {DUE_MS}"), [change("a", What.RESUMED, nominal_ms=DUE_MS, **READY)],
     ),
     "resume of a rule that skips": (
-        entry(7, "resume", "rows", 1, "r", "low 90 5 50 7 80"),
+        entry(7, "resume", "rows", 1, "r", "low 90 80 paused:5:50:7,excluded:60:70:2:kr"),
         [
             change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7),
+            change("r", What.EXCLUDED, why="kr", first_ms=60, last_ms=70, count=2),
             change("r", What.RESUMED, nominal_ms=90, **READY),
         ],
     ),
     "resume of a one-shot that skips": (
-        entry(7, "resume", "rows", 1, "a", "low 5 5 5 1 -"),
+        entry(7, "resume", "rows", 1, "a", "low 5 - paused:5:5:1"),
         [change("a", What.SKIPPED, why="paused", first_ms=5, last_ms=5, count=1)],
     ),
     "resume of a rule that has no more": (
-        entry(7, "resume", "rows", 1, "r", "low - 5 50 7 -"),
+        entry(7, "resume", "rows", 1, "r", "low - - paused:5:50:7"),
         [change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7), change("r", What.ENDED)],
     ),
     "replan": (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.breadth import pairs
 from zsched.core.clock import LAST_MS, to_ms
 from zsched.core.occurrences.first_times import Bracket, after_missed, first
-from zsched.core.occurrences.policy import Range
+from zsched.core.occurrences.policy import Passed, Range
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
@@ -104,13 +104,27 @@ def test_the_server_sets_the_phase_of_an_interval_which_has_no_first_time_after_
         check(spec, NOON + 1)
 
 
+def missed(first_ms: int, last_ms: int, count: int) -> tuple[Passed, ...]:
+    return (Passed("paused", Range(first_ms, last_ms, count)),)
+
+
+def test_excluded_occurrences_until_the_next_one_are_recorded_with_missed_ones() -> None:
+    spec = replace(_spec("cron"), exclude=("12:30-13:00",))
+
+    passed, plan = after_missed(build(spec, NOON), NOON + 300_000, NOON + HOUR // 2 - 1)
+
+    excluded = Passed("excluded", Range(NOON + HOUR // 2, NOON + HOUR - 300_000, 6), "12:30-13:00")
+    assert (*missed(NOON + 300_000, NOON + HOUR // 2 - 300_000, 5), excluded) == passed
+    assert str(NOON + HOUR) == plan.next
+
+
 def test_missed_occurrences_are_counted_and_the_next_time_is_planned() -> None:
     spec = _spec("cron")
     nominal_ms = NOON + 5 * 60_000
 
     passed, plan = after_missed(build(spec, NOON), nominal_ms, NOON + HOUR + 7)
 
-    assert Range(nominal_ms, NOON + HOUR, 12) == passed
+    assert missed(nominal_ms, NOON + HOUR, 12) == passed
     assert Bracket(str(NOON + HOUR + 300_000), NOON + HOUR, NOON + HOUR + 300_000) == plan
 
 
@@ -155,7 +169,7 @@ def test_an_occurrence_whose_jitter_outlasts_the_pause_is_not_missed() -> None:
     both = (after_missed(build(spec, NOON), NOON + 300_000, now_ms, "a") for now_ms in (due_ms - 1, due_ms))
     (early, plan), (late, then) = both
 
-    assert [Range(NOON + 300_000, at_one - 300_000, 11), Range(NOON + 300_000, at_one, 12)] == [early, late]
+    assert [missed(NOON + 300_000, at_one - 300_000, 11), missed(NOON + 300_000, at_one, 12)] == [early, late]
     assert (str(at_one), due_ms - at_one, due_ms) == (plan.next, plan.jitter_ms, plan.until_ms)
     assert (str(at_one + 300_000), due_ms) == (then.next, then.from_ms)
 
@@ -164,5 +178,5 @@ def test_an_exhausted_schedule_has_no_next_time_and_a_promise_outside_of_the_rul
     passed, plan = after_missed(build(TriggerSpec(EVERY, "60000", count=3), NOON), NOON + 60_000, NOON + DAY)
     promised, _ = after_missed(build(_spec("cron"), NOON), NOON + 17, NOON + 100)
 
-    assert [Range(NOON + 60_000, NOON + 180_000, 3), Range(NOON + 17, NOON + 17, 1)] == [passed, promised]
+    assert [missed(NOON + 60_000, NOON + 180_000, 3), missed(NOON + 17, NOON + 17, 1)] == [passed, promised]
     assert (None, LAST_MS) == (plan.next, plan.until_ms)
