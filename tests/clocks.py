@@ -41,6 +41,13 @@ def set_back(client: redis.Redis, ms: int) -> Iterator[None]:
     client.hdel(KEYS.meta(), "offset_ms")
 
 
+@contextmanager
+def minutes_ago(client: redis.Redis, minutes: int) -> Iterator[None]:
+    """Set that clock back inside the block to a second after the whole minute *minutes* ago: none begins meanwhile."""
+    with set_back(client, minutes * 60_000 + now_ms(client) % 60_000 - 1000):
+        yield
+
+
 def pass_time(client: redis.Redis, by: timedelta, keys: Keys = KEYS) -> None:
     """Move the clock of the scripts of a namespace, also one that stands still."""
     is_still = client.hexists(keys.meta(), "frozen_ms")

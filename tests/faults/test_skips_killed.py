@@ -7,7 +7,7 @@ import signal
 import redis
 
 from tests.builders.daemons import Start
-from tests.clocks import now_ms, set_back
+from tests.clocks import minutes_ago, now_ms
 from tests.faults.leases import lapse, leader_and_standby
 from tests.ledger import doubles, queued
 from tests.waiting import eventually
@@ -24,7 +24,7 @@ def test_skips_hold_and_are_recorded_once_if_the_leader_is_killed_meanwhile(
     redis_client: redis.Redis, redis_url: str, start_daemon: Start
 ) -> None:
     client, skipped = Client.from_url(redis_url), dict[str, list[int]]()
-    with set_back(redis_client, AGO_MS):
+    with minutes_ago(redis_client, AGO_MS // 60_000):
         for number, id in enumerate(IDS):
             client.schedule("app.run", id=id, cron="* * * * *", catch_up="all", overlap="allow")
             first_ms = client.get(id).nominal_ms or 0

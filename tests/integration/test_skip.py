@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from tests.builders.daemons import DaemonThread
-from tests.clocks import now_ms, set_back
+from tests.clocks import minutes_ago, now_ms
 from tests.ledger import queued
 from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, VersionConflict
@@ -20,7 +20,7 @@ from zsched.storage.archivers import Archivers
 
 FUNC = "app.tasks.run"
 MINUTE_MS = 60_000
-AGO_MS = 30 * MINUTE_MS + 30_000
+AGO = 30
 
 
 def told(client: Client, id: str = "tick") -> str:
@@ -75,10 +75,10 @@ def test_a_later_occurrence_is_skipped_by_its_local_time_and_only_once(client: C
 def test_a_fired_skip_is_recorded_once_with_who_and_why(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
-    with set_back(redis_client, AGO_MS):
+    with minutes_ago(redis_client, AGO):
         client.schedule(FUNC, id="tick", cron="* * * * *", catch_up="all", overlap="allow")
         first_ms = client.get("tick").nominal_ms or 0
-        times = range(first_ms, first_ms + AGO_MS, MINUTE_MS)
+        times = range(first_ms, first_ms + (AGO + 1) * MINUTE_MS, MINUTE_MS)
         client.skip("tick", next=2, note="deploy")
         client.skip("tick", from_ms(times[5]), note="visitors")
     skipped = [times[0], times[1], times[5]]
@@ -174,7 +174,7 @@ def test_more_than_a_hundred_skips_are_refused(client: Client) -> None:
 def test_a_schedule_whose_last_occurrence_is_skipped_ends_with_a_record(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
-    with set_back(redis_client, AGO_MS):
+    with minutes_ago(redis_client, AGO):
         client.schedule(FUNC, id="tick", cron="* * * * *", count=2)
         client.skip("tick", next=2)
 
