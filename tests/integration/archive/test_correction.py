@@ -334,6 +334,6 @@ def test_a_daemon_can_stop_during_a_correction(scene: Scene, two: Two, monkeypat
     assert is_under_way.wait(WITHIN_S)
     archiver.stop()
 
-    assert not archiver._loop.is_running
+    assert archiver._loop.join(0)
     reports = {report.archive: report.state for report in Archivers(scene.wire, scene.keys).reports()}
     assert ArchiveState.STOPPED is reports[knowing.archive.id]
