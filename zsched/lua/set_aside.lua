@@ -12,8 +12,12 @@
 -- (core/options/arguments.py).
 -- include lib/fence.lua
 -- include lib/lanes.lua
+-- include lib/throttled.lua
 
-local members, words = {}, {}
+local members, throttled = {}, {}
+for word in string.gmatch(throttled_words, '%S+') do
+  throttled[word] = true
+end
 for i = ROWS, #ARGV, 5 do
   local id, word, due_ms, seen_progress, zone = unpack(ARGV, i, i + 4)
   local key, to = key_of(word), lane_of(word) .. ':-' .. zone
@@ -21,21 +25,10 @@ for i = ROWS, #ARGV, 5 do
   if redis.call('ZSCORE', key, id) == due_ms
     and redis.pcall('HGET', schedule_prefix .. id, 'progress') == seen_progress then
     members[#members + 1] = {id = id, key = key, to = to, due_ms = due_ms}
-    words[to] = true
+    throttled[to] = true
   end
 end
-local throttled = {}
-for word in string.gmatch(throttled_words, '%S+') do
-  throttled[#throttled + 1] = word
-  words[word] = nil
-end
-for word in pairs(words) do
-  throttled[#throttled + 1] = word
-end
-table.sort(throttled)
-if #members > 0 then
-  redis.call('HSET', meta_key, 'throttled', table.concat(throttled, ' '))
-end
+write_throttled(throttled)
 for _, one in ipairs(members) do
   redis.call('ZREM', one.key, one.id)
   redis.call('ZADD', key_of(one.to), one.due_ms, one.id)
