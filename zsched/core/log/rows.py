@@ -34,6 +34,18 @@ class Row(Protocol):
         """Yield the keys that it changes."""
 
 
+class OfNothing:
+    """A row that concerns no schedule."""
+
+    __slots__ = ()
+
+    def ids(self) -> Iterable[str]:
+        return ()
+
+    def changed_keys(self) -> Iterator[Key]:
+        return iter(())
+
+
 @dataclass(slots=True)
 class OfSchedule:
     """A row of one schedule."""
@@ -118,16 +130,10 @@ class Paused(OfSchedule):
 
 
 @dataclass(slots=True)
-class CalendarsHeld:
+class CalendarsHeld(OfNothing):
     """Calendars that were put or deleted: by name, t of the change and the text, as Redis holds them."""
 
     texts: dict[str, str]
-
-    def ids(self) -> Iterable[str]:
-        return ()
-
-    def changed_keys(self) -> Iterator[Key]:
-        return iter(())
 
 
 @dataclass(slots=True)
@@ -167,7 +173,7 @@ class Replanned(OfSchedule):
 
 
 @dataclass(slots=True)
-class Counted:
+class Counted(OfNothing):
     """
     A schedule has another state. It is a mere count: no story tells it, and no history wins by it over another one. So
     the row concerns nothing.
@@ -175,12 +181,6 @@ class Counted:
 
     id: str
     state: str
-
-    def ids(self) -> Iterable[str]:
-        return ()
-
-    def changed_keys(self) -> Iterator[Key]:
-        return iter(())
 
 
 @dataclass(slots=True)
