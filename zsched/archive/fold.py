@@ -236,9 +236,6 @@ class StateWriter:
     def _replan(self, schedule: Record, row: Replanned) -> None:
         schedule.nominal_ms, schedule.due_ms = row.new_nominal_ms, row.new_due_ms
 
-    def _hold_calendars(self, row: CalendarsHeld) -> None:
-        self.calendars |= row.texts
-
     def _count(self, row: Counted) -> None:
         schedule = self._look(row.id)
         if schedule is not None:
@@ -378,6 +375,6 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     OneShotsLeft: StateWriter._leave,
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
-    CalendarsHeld: StateWriter._hold_calendars,
+    CalendarsHeld: lambda fold, row: fold.calendars.update(row.texts),
     Mentioned: lambda fold, row: None,
 }

@@ -187,7 +187,6 @@ class Counted(OfNothing):
 class Quarantined(OfSchedule):
     """A schedule cannot be planned or pushed. ``due_ms`` is None if its due time was not a number."""
 
-    lane: str
     due_ms: int | None
     reason: str
 
