@@ -12,11 +12,10 @@
 -- (core/options/arguments.py).
 -- include lib/fence.lua
 -- include lib/lanes.lua
--- include lib/throttled.lua
 
-local members, throttled = {}, {}
+local members, words, throttled = {}, {}, {}
 for word in string.gmatch(throttled_words, '%S+') do
-  throttled[word] = true
+  words[word] = true
 end
 for i = ROWS, #ARGV, 5 do
   local id, word, due_ms, seen_progress, zone = unpack(ARGV, i, i + 4)
@@ -25,10 +24,16 @@ for i = ROWS, #ARGV, 5 do
   if redis.call('ZSCORE', key, id) == due_ms
     and redis.pcall('HGET', schedule_prefix .. id, 'progress') == seen_progress then
     members[#members + 1] = {id = id, key = key, to = to, due_ms = due_ms}
-    throttled[to] = true
+    words[to] = true
   end
 end
-write_throttled(throttled)
+for word in pairs(words) do
+  throttled[#throttled + 1] = word
+end
+table.sort(throttled)
+if #members > 0 then
+  redis.call('HSET', meta_key, 'throttled', table.concat(throttled, ' '))
+end
 for _, one in ipairs(members) do
   redis.call('ZREM', one.key, one.id)
   redis.call('ZADD', key_of(one.to), one.due_ms, one.id)

@@ -9,7 +9,6 @@
 -- A queue whose key is of a wrong type has no capacity until it is right, nor has "-<zone>" while the zone is lacking.
 -- A limit is "<per second> <time in µs>", or "- 0" until the throttled schedules of a removed limit are pushed.
 -- include lib/lanes.lua
--- include lib/throttled.lua
 -- include lib/untrusted.lua
 local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; fewest for a wake-up
 local CLOSE = 1e-6  -- of a run: rounding error of doubles
@@ -87,10 +86,14 @@ function write_capacity()
       redis.call('HSET', limits_key, queue, rates[queue].text .. ' ' .. string.format('%.0f', next_of(queue)))
     end
   end
-  write_throttled(throttled)
-  local throttled_queues = {}
-  for _, queue in pairs(throttled) do
-    throttled_queues[queue] = true
+  local words, throttled_queues = {}, {}
+  for word, queue in pairs(throttled) do
+    words[#words + 1], throttled_queues[queue] = word, true
+  end
+  table.sort(words)
+  local now_throttled = table.concat(words, ' ')
+  if now_throttled ~= throttled_words then
+    redis.call('HSET', meta_key, 'throttled', now_throttled)
   end
   for queue in pairs(capacity) do
     if not rates[queue] and not throttled_queues[queue] then

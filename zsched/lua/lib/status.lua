@@ -2,8 +2,7 @@
 --
 -- GIVES  is_open(status)
 --        is_under_way(status)  true also for a job that RQ made and did not queue yet
---        job_of(run)  {run, status, queue, worker, told_ms, heartbeat, on_lost, retries_left, limit_key};
---          without a status if its job is gone, or of another type
+--        job_of(run)  {run, status (nil: no job), queue, worker, told_ms, heartbeat, on_lost, retries_left, limit_key}
 -- include lib/hash.lua
 -- include lib/untrusted.lua
 local IS_OPEN = {
