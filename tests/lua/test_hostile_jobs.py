@@ -52,7 +52,7 @@ MOST = 12_000  # bytes of an entry of a handful of runs, whatever their jobs say
 LIMIT = {"rate_limit_key": "mail", "rate_limit_concurrency": "1000"}
 PASSED = rq_time(1_700_000_000_000)
 READ = re.compile(
-    r"call\('(?:HM?GET|HGETALL)',\s*(?:'rq:job:'[^,)]*|(?:rq_)?job_key|run_key\([^)]*\)|run|source)\s*([,)][^)]*)"
+    r"(?:call\('(?:HM?GET|HGETALL)',\s*|read_hash\()(?:'rq:job:'[^,)]*|(?:rq_)?job_key|run_key\([^)]*\)|run|source)\s*([,)][^)]*)"
 )
 # What reads a job to compare its status with `scheduled`, and nothing else.
 COMPARE = {

@@ -86,7 +86,6 @@ class Archive:
         self.unreadable_entries = int(facts.get("unreadable_entries", 0))  # the part of them that a bootstrap repairs
         self.dropped = 0  # malformed ids left out since it was opened
         self._before = 0, 0  # both counts, for the state that a bootstrap replaces
-        self._known_from = int(facts.get("known_from", 0))
         self._format = int(facts.get("format", FORMAT))  # the newest format of an entry: older versions refuse the file
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = last_n(self._db)
@@ -165,7 +164,7 @@ class Archive:
 
     def rest(self) -> None:
         """Free the memory of the page cache, until the next change reads its pages again."""
-        self._fold.forget_index()
+        self._fold.index.forget()
         with converted(self.path):
             self._db.execute("PRAGMA shrink_memory")
 
@@ -248,13 +247,13 @@ class Archive:
 
     def recall(self) -> Recall:
         """Return the archive's knowledge, for a comparison with Redis; it is valid until the next change."""
-        return Recall(self._db, self.path, self.id, self._life, self._known_from, self._suffix)
+        return Recall(self._db, self.path, self._facts)
 
     def leave_behind(self) -> None:
         """Restart after a gap in the log: the present content becomes history without a state."""
         self.commit()
         self._begin()
-        self._known_from, self._tail = self._n, None
+        self._tail = None
         self._set(known_from=self._n)
         with converted(self.path):
             self._unset("position")

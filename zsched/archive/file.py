@@ -177,7 +177,7 @@ def fleeting_disk(folder: Path) -> str:
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """Open the database at *path* for a reader beside its writer. Raises as ``connect_to_write``."""
     with converted(path):
-        db = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, isolation_level=None)
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
         db.execute("PRAGMA query_only = ON")
         return db
 
@@ -268,8 +268,3 @@ def _check_namespace(db: sqlite3.Connection, path: Path, namespace: str) -> None
         raise ArchiveForeign(
             f"archive {path} is of namespace {found[0]!r}, not of {namespace!r}; give another [archive] path"
         )
-
-
-def _quoted(path: Path) -> str:
-    """Return *path* for a file: URI (sqlite.org/uri.html)."""
-    return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -72,7 +72,7 @@ class StateWriter:
 
     def begin(self, life: int) -> None:
         """Apply the next entries to the state *life*; forget what was not written."""
-        self.life, self._index = life, IndexWriter(self._db)
+        self.life, self.index = life, IndexWriter(self._db)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
         self._at = self._scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule
@@ -129,10 +129,6 @@ class StateWriter:
             record.row, record.t_us = number, at.t_us
             self._place(record)
 
-    def forget_index(self) -> None:
-        """Free the memory of the index."""
-        self._index.forget()
-
     def flush(self) -> None:
         """Write the changes, in the caller's transaction."""
         life, db = self.life, self._db
@@ -144,8 +140,8 @@ class StateWriter:
                 note, t = self._opened[key]
                 self._rows[key] = Record(*key, Place.OPEN, "", None, (), note=note, t_us=t)
         for n, keys in self._fired:
-            self._index.fired(n, [self._sources.get(key) or self._source(*key) for key in keys])
-        self._index.flush()
+            self.index.fired(n, [self._sources.get(key) or self._source(*key) for key in keys])
+        self.index.flush()
         db.executemany(_FORGET, [(life, id) for id in sorted(self._forgotten)])
         db.executemany(_DELETE, [(life, *key) for key in sorted(self._deleted)])
         rows = (stored(row) if isinstance(row, Record) else row for row in self._rows.values())
@@ -158,11 +154,11 @@ class StateWriter:
         """Add the current entry to the index, before its changes: they may delete what the changes are about."""
         n, fired = self._n, parsed.only_fired()
         if parsed.has_records:
-            self._index.records(n, parsed)
+            self.index.records(n, parsed)
         elif fired is not None:
             self._fired.append((n, fired))  # the records become known when the rows are changed
         elif parsed.is_searched and (changes := list(parsed.searched())):
-            self._index.add_changes(n, changes, [self._source_of(one, parsed.is_by_rule) for one in changes])
+            self.index.add_changes(n, changes, [self._source_of(one, parsed.is_by_rule) for one in changes])
 
     def _source_of(self, change: Change, is_by_rule: bool) -> RecordPlace | None:
         """Return the record of *change*: of its run, or of its schedule."""
@@ -219,59 +215,40 @@ class StateWriter:
         if record.place is not Place.GONE:
             self._take(record)
 
-    def _pause(self, row: Paused) -> None:
-        schedule = self._schedule(row.id)
-        if schedule is not None:
-            since = schedule.note if schedule.place is Place.PAUSED and schedule.note else str(self._t // 1000)
-            note = f"{since.partition(' ')[0]} {row.note}"
-            schedule.place, schedule.note, schedule.due_ms, schedule.t_us = Place.PAUSED, note, row.due_ms, self._t
-            schedule.state = skips_text(skipped_in(schedule.state))
+    def _pause(self, schedule: Record, row: Paused) -> None:
+        since = schedule.note if schedule.place is Place.PAUSED and schedule.note else str(self._t // 1000)
+        schedule.place, schedule.note = Place.PAUSED, f"{since.partition(' ')[0]} {row.note}"
+        schedule.due_ms, schedule.state = row.due_ms, skips_text(skipped_in(schedule.state))
 
-    def _resume(self, row: Resumed) -> None:
-        schedule = self._schedule(row.id)
-        if schedule is None:
-            return
+    def _resume(self, schedule: Record, row: Resumed) -> None:
         if row.passed and schedule.run:
             self._forget(row.id)  # a one-shot with a time in the pause
             return
         schedule.place = Place.ENDED if row.due_ms is None else Place.DUE
         schedule.note, schedule.due_ms = None, row.due_ms
-        schedule.state, schedule.t_us = skips_text(skipped_in(schedule.state)), self._t
+        schedule.state = skips_text(skipped_in(schedule.state))
         if row.passed:
             schedule.nominal_ms = row.nominal_ms
 
-    def _skip(self, row: Skips) -> None:
-        schedule = self._schedule(row.id)
-        if schedule is not None:
-            schedule.nominal_ms, schedule.due_ms = row.nominal_ms, row.due_ms
-            schedule.state, schedule.t_us = row.state, self._t
+    def _skip(self, schedule: Record, row: Skips) -> None:
+        schedule.nominal_ms, schedule.due_ms, schedule.state = row.nominal_ms, row.due_ms, row.state
 
-    def _replan(self, row: Replanned) -> None:
-        schedule = self._schedule(row.id)
-        if schedule is not None:
-            schedule.nominal_ms, schedule.due_ms, schedule.t_us = row.new_nominal_ms, row.new_due_ms, self._t
-
-    def _hold_calendars(self, row: CalendarsHeld) -> None:
-        self.calendars |= row.texts
+    def _replan(self, schedule: Record, row: Replanned) -> None:
+        schedule.nominal_ms, schedule.due_ms = row.new_nominal_ms, row.new_due_ms
 
     def _count(self, row: Counted) -> None:
         schedule = self._look(row.id)
         if schedule is not None:
             schedule.state = row.state
 
-    def _quarantine(self, row: Quarantined) -> None:
-        schedule = self._schedule(row.id)
-        if schedule is not None:
-            schedule.place, schedule.due_ms = Place.QUARANTINE, row.due_ms
-            schedule.note, schedule.t_us = f"{self._t // 1000} {row.reason}", self._t
+    def _quarantine(self, schedule: Record, row: Quarantined) -> None:
+        schedule.place, schedule.due_ms = Place.QUARANTINE, row.due_ms
+        schedule.note = f"{self._t // 1000} {row.reason}"
 
-    def _advance(self, row: Advanced) -> None:
-        schedule = self._schedule(row.id)
-        if schedule is None:
-            return
-        schedule.t_us, outcome = self._t, row.outcome
+    def _advance(self, schedule: Record, row: Advanced) -> None:
+        outcome = row.outcome
         if outcome is Outcome.QUARANTINED:
-            schedule.place, schedule.note = Place.QUARANTINE, f"{schedule.t_us // 1000} {row.why}"
+            schedule.place, schedule.note = Place.QUARANTINE, f"{self._t // 1000} {row.why}"
             return
         schedule.nominal_ms, schedule.due_ms = row.next_nominal_ms, row.next_due_ms
         schedule.place = Place.ENDED if row.next_due_ms is None else Place.DUE
@@ -372,20 +349,32 @@ def touched_ids(rows: Sequence[Row]) -> Sequence[str]:
     return list(dict.fromkeys(id for row in rows for id in row.ids()))
 
 
+def _changed(change: Callable[[StateWriter, Record, Any], None]) -> Callable[[StateWriter, Any], None]:
+    """Return what folds a row by *change* of its schedule."""
+
+    def fold(writer: StateWriter, row: Any) -> None:
+        schedule = writer._schedule(row.id)
+        if schedule is not None:
+            schedule.t_us = writer._t
+            change(writer, schedule, row)
+
+    return fold
+
+
 _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     OneShotsPut: StateWriter._put,
     Record: StateWriter._place,
-    Paused: StateWriter._pause,
-    Resumed: StateWriter._resume,
-    Skips: StateWriter._skip,
-    Replanned: StateWriter._replan,
+    Paused: _changed(StateWriter._pause),
+    Resumed: _changed(StateWriter._resume),
+    Skips: _changed(StateWriter._skip),
+    Replanned: _changed(StateWriter._replan),
     Counted: StateWriter._count,
-    Quarantined: StateWriter._quarantine,
-    Advanced: StateWriter._advance,
+    Quarantined: _changed(StateWriter._quarantine),
+    Advanced: _changed(StateWriter._advance),
     OneShotsFired: StateWriter._fire,
     OneShotsLeft: StateWriter._leave,
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
-    CalendarsHeld: StateWriter._hold_calendars,
+    CalendarsHeld: lambda fold, row: fold.calendars.update(row.texts),
     Mentioned: lambda fold, row: None,
 }

@@ -119,26 +119,23 @@ class History:
 
     # -- the log ----------------------------------------------------------------------------------
 
-    def entries_since(self, since_us: int, limit: int) -> Iterator[Entry]:
-        """Yield the log's entries with t >= *since_us*, in order, at most *limit*."""
-        return self._from(first_since(self.db, since_us, self.last_n), limit)
-
-    def entries_behind(self, position: Position, limit: int) -> Iterator[Entry]:
-        """Yield the log's entries after *position*, by time if it is not in this archive; at most *limit*."""
-        n = number_of(self.db, position)
-        first_n = first_since(self.db, position.t_us + 1, self.last_n) if n is None else n + 1
-        return self._from(first_n, limit)
-
-    def newest_entries(self, count: int, limit: int) -> Iterator[Entry]:
-        """Yield the first *limit* of the log's newest *count* entries, in order."""
-        query = "SELECT n FROM entry WHERE seq IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?"
-        found = self.db.execute(query, (max(count, 1) - 1,)).fetchone()
-        return self._from(found[0] if found else 0, min(count, limit))
-
-    def _from(self, n: int, limit: int) -> Iterator[Entry]:
-        """Yield the log's entries from number *n* on."""
+    def of_log(
+        self, limit: int, most: int, *, since_us: int | None = None, behind: Position | None = None
+    ) -> Iterator[Entry]:
+        """
+        Yield entries of the log, in order: *limit* after the position *behind*, by time if it is not in this archive;
+        else with t >= *since_us*; else the newest. Of these, the first *most*.
+        """
+        if behind is not None and (n := number_of(self.db, behind)) is not None:
+            first_n = n + 1
+        elif behind is not None or since_us is not None:
+            first_n = first_since(self.db, behind.t_us + 1 if behind else since_us or 0, self.last_n)
+        else:
+            query = "SELECT n FROM entry WHERE seq IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?"
+            found = self.db.execute(query, (max(limit, 1) - 1,)).fetchone()
+            first_n = found[0] if found else 0
         query = f"{ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?"
-        return map(body.entry_of, self.db.execute(query, (n, max(limit, 0))))
+        return map(body.entry_of, self.db.execute(query, (first_n, max(min(limit, most), 0))))
 
     # -- one schedule -----------------------------------------------------------------------------
 

@@ -43,13 +43,12 @@ _NEWEST: Final = 100  # entries of a schedule per segment; after a clock was set
 
 
 class Recall:
-    """The knowledge of the archive at *path* by its state *life*; entries up to number *known_from* do not count."""
+    """The knowledge of the archive at *path* with these *facts*; entries up to number ``known_from`` do not count."""
 
-    def __init__(
-        self, db: sqlite3.Connection, path: Path, archive: str, life: int, known_from: int, run_suffix: str
-    ) -> None:
-        self.archive, self.life, self.run_suffix = archive, life, run_suffix
-        self._db, self._path, self._known_from = db, path, known_from
+    def __init__(self, db: sqlite3.Connection, path: Path, facts: Mapping[str, Any]) -> None:
+        self.archive, self.life = str(facts.get("archive")), int(facts.get("life", 1))
+        self.run_suffix = suffix_of(str(facts.get("namespace")))
+        self._db, self._path, self._known_from = db, path, int(facts.get("known_from", 0))
         self._arguments = Arguments(db)
         self._fields: dict[int, Sequence[RecordFields]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
@@ -345,8 +344,7 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
             check = Check(db, path, clock)
             while check.step(_CHECK_MS, life, *([life + 1] if "boot_n" in facts else ())):
                 pass
-        known_from = int(facts.get("known_from", 0))
-        yield Recall(db, path, str(facts["archive"]), life, known_from, suffix_of(namespace)), facts
+        yield Recall(db, path, facts), facts
 
 
 @contextmanager
@@ -364,8 +362,6 @@ def recalling_beside(path: Path) -> Iterator[tuple[Recall, Position | None]]:
         with converted(path):
             db.execute("BEGIN")
             facts = stored_facts(db, path)
-        suffix = suffix_of(str(facts.get("namespace")))
-        life, known_from = int(facts.get("life", 1)), int(facts.get("known_from", 0))
         is_whole = "boot_n" not in facts and not int(facts.get("unknown_entries", 0))
         position = body.position_of(facts.get("position")) if is_whole else None
-        yield Recall(db, path, str(facts.get("archive")), life, known_from, suffix), position
+        yield Recall(db, path, facts), position

@@ -268,7 +268,7 @@ class Search:
             change = told[number - 1]
             if not self._wanted.is_of(change.id):
                 continue
-            facets = facets or self._facets(n, entry)
+            facets = facets or _Facets(facets_at(self._db, n), parse(entry, self._history.run_suffix))
             cursor = SearchCursor(entry.position, n, number - 1)
             yield self._hit(n, entry, change, number - 1, facets, cursor), cursor
 
@@ -279,9 +279,6 @@ class Search:
             with reading(entry):
                 return list(parsed.searched())
         return []
-
-    def _facets(self, n: int, entry: Entry) -> _Facets:
-        return _Facets(facets_at(self._db, n), parse(entry, self._history.run_suffix))
 
     def _hit(
         self, n: int, entry: Entry, change: Change, row: int, facets: _Facets, cursor: SearchCursor

@@ -276,35 +276,29 @@ class Archiver:
         """
         Report to Redis and to waiting threads. A failed archive reports its last name and position. Returns TIME in ms.
         """
-        archive = self._own.archive
-        about = {**self.daemon, "path": str(self.path)}
+        archive, follower = self._own.archive, self._follower
         if self._loop.is_stopping:  # the last report of an archiver that is stopped in order
             state = ArchiveState.STOPPED
         if state is ArchiveState.REFUSED:
             self._names = None
         elif archive is not None and self._own.is_ours:
             self._names = " ".join(archive.gens) or self._names
-        if self._names is not None:
-            about["names"] = self._names
+        about = {
+            **self.daemon,
+            "path": str(self.path),
+            "names": self._names,
+            "trouble": self._trouble,
+            "awaits_people": follower is not None and follower.awaits_people,
+            "looked_at": [] if follower is None else sorted(map(str, follower.looked_at)),
+            "audit": self.audit,
+            "leads": self.leads,
+            "failing": self.daemon.get("failing", {}) | self._failures.shown,
+        }
         if archive is not None:
             self._known_as = archive.id, archive.position
-            about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
-            about["began_us"] = archive.began_us
-            about["unreadable_entries"] = archive.unreadable_entries
-            if self.daemon.get("worker") and (kind := fleeting_disk(archive.path.parent)):
-                about["fleeting"] = kind
-        if self._trouble is not None:
-            about["trouble"] = self._trouble
-        if self._follower is not None and self._follower.awaits_people:
-            about["awaits_people"] = True
-        if self._follower is not None and self._follower.looked_at:
-            about["looked_at"] = sorted(map(str, self._follower.looked_at))
-        if (audit := self.audit) is not None:
-            about["audit"] = audit
-        if self.leads:
-            about["leads"] = True
-        if failing := self.daemon.get("failing", {}) | self._failures.shown:
-            about["failing"] = failing
+            facts = "complete_since", "unknown_entries", "began_us", "unreadable_entries"
+            about |= {name: getattr(archive, name) for name in facts}
+            about["fleeting"] = self.daemon.get("worker") and fleeting_disk(archive.path.parent)
         now_ms = archivers.report(*self._known_as, state, about, hold_for_ms)
         self._on_pass()
         with self.moved:

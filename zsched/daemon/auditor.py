@@ -6,7 +6,7 @@ It does not trust the code that fires. The expected state is the archive's, fold
 - the oldest schedules that are overdue by the archive;
 - the schedules that are missing in Redis, or whose hash, template or job is missing: of the next 10,000 by id, so of
   all schedules within a minute for every 10,000 of them;
-- the schedules in quarantine: what they lacked may be in the archive, or the cause may be over (``daemon.causes``).
+- the schedules in quarantine: what they lacked may be in the archive, or the cause may be over.
 
 These are compared with their history (``daemon.inspection``), and restored (reason: audit) if they differ. So an
 occurrence fires late, and all of this is recorded. All other differences are found on demand: ``zsched doctor --deep``.

@@ -60,7 +60,6 @@ class Session:
 
     server: Server
     elector: Elector
-    namer: Namer
     ticker: Ticker
     replanners: tuple[Replanning, ...]
     calendars: CalendarReplanner
@@ -162,10 +161,8 @@ class Daemon:
             ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back, waiting, present)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
             archivers, doubt = Archivers(wire, self._keys), DoubtEnder(wire, self._keys, self._clock)
-            replanners = replanner, calendars
-            yield Session(
-                server, elector, self._namer.over(wire), ticker, replanners, calendars, trimmer, archivers, doubt
-            )
+            self._namer.over(wire)
+            yield Session(server, elector, ticker, (replanner, calendars), calendars, trimmer, archivers, doubt)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""
@@ -209,11 +206,11 @@ class Daemon:
         session.calendars.look()
         first = elector.term
         is_named, has_looked = first.gen is not None, first.hold_ms <= first.now_ms
-        session.namer.remember(first.gen)
+        self._namer.remember(first.gen)
         while not self._is_stopping:
             self._renew(session)
             try:
-                if not is_named and (naming_ms := session.namer.step(elector.term)) is not None:
+                if not is_named and (naming_ms := self._namer.step(elector.term)) is not None:
                     tick, has_moved = ticker.hold(elector.term, naming_ms, LOOK_EVERY_MS), False
                 elif not has_looked and (looking_ms := self._looking_ms(session, first)) is not None:
                     tick, has_moved = ticker.hold(elector.term, looking_ms, LOOK_EVERY_MS), False

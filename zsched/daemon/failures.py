@@ -18,7 +18,6 @@ class Failures:
 
     def __init__(self, shown: dict[str, str] | None = None) -> None:
         """Start without failures. *shown* is a dict to update for readers: ``<kind> <name>`` → a reason of one line."""
-        self._reasons: dict[tuple[str, str], str] = {}  # by kind and name
         self._shown: dict[str, str] = {} if shown is None else shown
 
     @property
@@ -28,25 +27,19 @@ class Failures:
 
     def begin(self, kind: str, name: str, error: Exception) -> None:
         """Note that the *kind* (thread, chore, question) called *name* failed with *error*."""
-        reason = str(error) or repr(error)
-        if self._reasons.get((kind, name)) == reason:
-            return
-        self._reasons[kind, name] = reason
-        self._shown[f"{kind} {name}"] = in_a_line(reason)
-        is_foreseen = isinstance(error, ZschedError)  # its text says all; any other error is a bug
-        log.error(f"{kind}_failed", **{kind: name}, reason=reason, exc_info=None if is_foreseen else error)
+        reason = in_a_line(str(error) or repr(error))
+        if self._shown.get(f"{kind} {name}") != reason:
+            self._shown[f"{kind} {name}"] = reason
+            is_foreseen = isinstance(error, ZschedError)  # its text says all; any other error is a bug
+            log.error(f"{kind}_failed", **{kind: name}, reason=reason, exc_info=None if is_foreseen else error)
 
     def end(self, kind: str, name: str) -> None:
         """Note that the *kind* called *name* works again."""
-        if (reason := self._drop(kind, name)) is not None:
+        if (reason := self._shown.pop(f"{kind} {name}", None)) is not None:
             log.info(f"{kind}_back", **{kind: name}, after=reason)
 
     def forget(self, kind: str) -> None:
         """Forget all failures of *kind*, because this daemon no longer does this kind of work."""
-        for each, name in self._reasons.copy():
-            if each == kind:
-                self._drop(kind, name)
-
-    def _drop(self, kind: str, name: str) -> str | None:
-        self._shown.pop(f"{kind} {name}", None)
-        return self._reasons.pop((kind, name), None)
+        for each in self.shown:
+            if each.startswith(f"{kind} "):
+                self._shown.pop(each, None)

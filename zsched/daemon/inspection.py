@@ -9,18 +9,19 @@ comes from another writer, or from a bug (``core.recovery.audit``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from typing import Final
 
 from zsched.archive.recall import Recall
-from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log.kinds import touches
 from zsched.core.record import Record
 from zsched.core.recovery.audit import Alarm, left_out, may_be_left_out, misplaced, unknown_schedule
 from zsched.core.recovery.difference import Recalled
-from zsched.daemon.causes import Causes
 from zsched.daemon.reconciler import HistoryChanged, Reconciler
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -30,6 +31,8 @@ from zsched.storage.restoring import Restoring
 from zsched.storage.scanner import Scanner
 
 _TRIES: Final = 3  # attempts to repair while the log grows
+# The cause of a quarantine that can end: a key, with the wrong type that it had then.
+_WRONG_TYPE: Final = re.compile(r"wrong type at (\S+) \((\w+)\)$")
 
 
 class Inspection:
@@ -39,7 +42,8 @@ class Inspection:
     """
 
     def __init__(self, wire: Wire, keys: Keys, recall: Recall, position: Position) -> None:
-        self._recall, self._causes, self._run_suffix = recall, Causes(wire), keys.run_suffix
+        self._recall, self._run_suffix = recall, keys.run_suffix
+        self._type_of = cache(lambda key: text(wire.execute("TYPE", key)))
         restoring = Restoring(wire, keys, recall.archive, "audit", 0)
         self._reconciler = Reconciler(Log(wire, keys), Scanner(wire, keys), restoring, self, position)
         self._now_ms = server_now_ms(wire, keys)
@@ -91,8 +95,13 @@ class Inspection:
         """Return the fault of one schedule."""
         if known is None:
             return None if here is None else unknown_schedule(here)
-        alarm, known_ms = misplaced(known, here, is_released=self._causes.is_over(known.note)), known.t_us // 1000
+        alarm, known_ms = misplaced(known, here, is_released=self._is_over(known.note)), known.t_us // 1000
         if alarm is None and may_be_left_out(known, known_ms, self._now_ms) is not None:
             missing_ms = may_be_left_out(known, max(known_ms, self._recall.told_ms(id)), self._now_ms)
             alarm = left_out(known, missing_ms) if missing_ms is not None else None
         return alarm
+
+    def _is_over(self, reason: str | None) -> bool:
+        """Return True if the cause of a quarantine that *reason* names is over: its key is gone, or of another type."""
+        found = _WRONG_TYPE.search(reason or "")
+        return found is not None and self._type_of(found[1]) != found[2]

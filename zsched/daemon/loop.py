@@ -62,11 +62,6 @@ class Loop:
         return not self._thread.is_alive()
 
     @property
-    def is_running(self) -> bool:
-        """Return True while the thread runs."""
-        return self._thread.is_alive()
-
-    @property
     def is_stopping(self) -> bool:
         """Return True after ``stop``."""
         return self._stopping.is_set()

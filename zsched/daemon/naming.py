@@ -55,11 +55,10 @@ class Namer:
         self._until_ms = 0.0
         self._last_names: str | None = None  # of the data set that it led last
 
-    def over(self, wire: Wire) -> Namer:
+    def over(self, wire: Wire) -> None:
         """Use *wire* from now on."""
         self._wire, self._naming = wire, Naming(wire, self._keys)
         self._archivers, self._log = Archivers(wire, self._keys), Log(wire, self._keys)
-        return self
 
     def remember(self, names: str | None) -> None:
         """Note the names of the data set that it leads: after a flush its archivist may be stopped, or dead."""

@@ -61,15 +61,17 @@ _EVERY_MS: Final = 250.0  # between two checks of other archives' reports
 
 class Correction:
     """
-    Corrections by *archive* over one wire. After each, nothing fires for *hold_for_ms*. *pause* is called every 200 ms
-    during a correction; its exception ends the correction.
+    Corrections by *archive* over one wire: of the schedules in others' restores for which its history has a later
+    change. After each, nothing fires for *hold_for_ms*. *pause* is called every 200 ms during a correction; its
+    exception ends the correction.
     """
 
     def __init__(
         self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, pause: Callable[[], None], *, hold_for_ms: int
     ) -> None:
         self._archive, self._clock, self._pause = archive, clock, pause
-        self._wire, self._keys, self._hold_for_ms = wire, keys, hold_for_ms
+        self._wire, self._keys, self._log, self._scanner = wire, keys, Log(wire, keys), Scanner(wire, keys)
+        self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
 
     def concerns(self, entry: Entry) -> bool:
         """Return True if *entry* is a ``restore`` of another archive, to be checked before it is taken in."""
@@ -85,30 +87,22 @@ class Correction:
             HistoryChanged: the log no longer continues from what was read.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
-        answer = RestoreAnswer(self._archive, self._wire, self._keys, self._hold_for_ms)
+        self._recall, self._corrected = self._archive.recall(), 0
+        self._better: dict[str, int] = {}  # by id: t in µs of the last known change
+        self._went_on: set[str] = set()  # schedules that the leader changed since the restore
         until_ms = self._clock.monotonic_ms() + SLICE_MS
-        for _ in answer.steps(entries, self.concerns):
+        for _ in self._steps(entries):
             if self._clock.monotonic_ms() >= until_ms:
                 self._pause()
                 until_ms = self._clock.monotonic_ms() + SLICE_MS
 
+    # -- the policy of one answer -------------------------------------------------------------------
 
-class RestoreAnswer:
-    """The policy of one answer: the schedules in others' restores for which the own history has a later change."""
-
-    def __init__(self, archive: Archive, wire: Wire, keys: Keys, hold_for_ms: int) -> None:
-        self._archive, self._recall, self._wire, self._keys = archive, archive.recall(), wire, keys
-        self._log, self._scanner = Log(wire, keys), Scanner(wire, keys)
-        self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
-        self._better: dict[str, int] = {}  # by id: t in µs of the last known change
-        self._went_on: set[str] = set()  # schedules that the leader changed since the restore
-        self._corrected = 0
-
-    def steps(self, entries: Sequence[Entry], concerns: Callable[[Entry], bool]) -> Iterator[None]:
-        """Correct *entries*, in parts. *concerns* returns True for a restore of another archive."""
+    def _steps(self, entries: Sequence[Entry]) -> Iterator[None]:
+        """Correct *entries*, in parts."""
         for entry in entries:
             self.add_entry(entry)
-            if concerns(entry):
+            if self.concerns(entry):
                 yield from self._add_lost(self._recall.better(_rows_of(entry)))
         reconciler = Reconciler(self._log, self._scanner, self._restoring, self, entries[-1].position)
         while self._better:

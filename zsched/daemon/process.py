@@ -53,7 +53,35 @@ def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = Non
     try:
         settings = read()
         prepare(settings.log)
-        _run(settings, read, clock, supervisor, env or {}, hosted)
+        link = link_of(settings)  # before another process starts, so that only one reports a wrong setting
+        signals = Signals()  # before its start: it inherits the signals that are held back
+        health, id = DaemonHealth(clock), uuid.uuid4().hex if hosted is None else hosted.daemon
+        about = facts(id, clock, None if hosted is None else hosted.worker)
+        with (
+            ArchivistChild(about, health, clock, partial(run_child, read, is_first=True), env or {}) as child,
+            _metered(settings, clock, health, child) as child.meter,
+        ):
+
+            def reload_all(before: Settings) -> Settings:
+                child.reload()
+                return reload(before, read)
+
+            daemon = Daemon(settings, link, clock, supervisor, child.meter, health, reload_all, child.watch, id)
+            child.wake, child.end = daemon.wake, daemon.stop
+            reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
+            line = StatusLine(supervisor, reader, health, daemon.id)
+            if (impatience := supervisor.impatience(link.timeout_s)) is not None:
+                log.warning("watchdog_too_short", reason=impatience)
+            signals.start(daemon.stop, daemon.reload, Failures(health.failing))
+            if hosted is not None:
+                keep_seat(Seats(link, keys_of(settings)), id, daemon.stop, Failures(health.failing))
+            line.start()
+            try:
+                child.wait_until_open()
+                daemon.run()
+                child.check()
+            finally:
+                line.stop()
     except ConfigError as error:
         supervisor.failed(str(error))
         raise
@@ -62,45 +90,6 @@ def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = Non
         log.error("daemon_failed", reason=str(error))
         return exit_code_of(error)
     return DONE
-
-
-def _run(
-    settings: Settings,
-    read: Callable[[], Settings],
-    clock: Clock,
-    supervisor: Supervisor,
-    env: Mapping[str, str],
-    hosted: Hosted | None,
-) -> None:
-    link = link_of(settings)  # before another process starts, so that only one reports a wrong setting
-    signals = Signals()  # before its start: it inherits the signals that are held back
-    health, id = DaemonHealth(clock), uuid.uuid4().hex if hosted is None else hosted.daemon
-    about = facts(id, clock, None if hosted is None else hosted.worker)
-    with (
-        ArchivistChild(about, health, clock, partial(run_child, read, is_first=True), env) as child,
-        _metered(settings, clock, health, child) as child.meter,
-    ):
-
-        def reload_all(before: Settings) -> Settings:
-            child.reload()
-            return reload(before, read)
-
-        daemon = Daemon(settings, link, clock, supervisor, child.meter, health, reload_all, child.watch, id)
-        child.wake, child.end = daemon.wake, daemon.stop
-        reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
-        line = StatusLine(supervisor, reader, health, daemon.id)
-        if (impatience := supervisor.impatience(link.timeout_s)) is not None:
-            log.warning("watchdog_too_short", reason=impatience)
-        signals.start(daemon.stop, daemon.reload, Failures(health.failing))
-        if hosted is not None:
-            keep_seat(Seats(link, keys_of(settings)), id, daemon.stop, Failures(health.failing))
-        line.start()
-        try:
-            child.wait_until_open()
-            daemon.run()
-            child.check()
-        finally:
-            line.stop()
 
 
 def _metered(

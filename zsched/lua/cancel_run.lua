@@ -31,6 +31,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/find.lua
+-- include lib/hash.lua
 -- include lib/waiting.lua
 -- include lib/tell.lua
 -- include lib/wording.lua
@@ -43,11 +44,8 @@ local left = most_waiting  -- runs that this call may still search
 -- Return a word and its detail, for a run to take out or to stop also the run itself.
 local function decide(id, run, seen)
   local job_key = RQ_JOB .. run
-  local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop',
-    'rate_limit_key')
-  if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
-    redis.call('HGET', job_key, 'status')  -- for example no permission to read: this ends the script
-  elseif job.err then
+  local job = read_hash(job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop', 'rate_limit_key')
+  if job.err then
     return 'BROKEN', '-'
   end
   local status, enqueued_at, queue, worker = word_of(job[1]), time_of(job[2]) or '', job[3] or '', job[4] or ''

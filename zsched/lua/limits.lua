@@ -9,13 +9,10 @@
 -- A limit that stays keeps its count. A limit that is removed while schedules are throttled for it becomes "- 0": fire
 -- then pushes them as they are due (lib/capacity.lua).
 -- include lib/fence.lua
+-- include lib/texts.lua
 
-local before = redis.call('HGETALL', limits_key)
-local rows, wanted = {}, {}
-for i = 1, #before, 2 do
-  rows[before[i]] = before[i + 1]
-end
-for word in string.gmatch(redis.call('HGET', meta_key, 'throttled') or '', '%S+') do
+local rows, wanted = by_name(redis.call('HGETALL', limits_key)), {}
+for word in string.gmatch(throttled_words, '%S+') do
   local queue = string.match(word, '^%a+:(.+)$')
   if queue then
     wanted[queue] = '- 0'
@@ -26,9 +23,7 @@ for i = ROWS, #ARGV, 2 do
   wanted[queue] = per_second .. ' ' .. (string.match(rows[queue] or '', ' (%d+)$') or '0')
 end
 for queue, row in pairs(wanted) do
-  if rows[queue] ~= row then
-    redis.call('HSET', limits_key, queue, row)
-  end
+  redis.call('HSET', limits_key, queue, row)
 end
 for queue in pairs(rows) do
   if not wanted[queue] then

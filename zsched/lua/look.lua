@@ -14,6 +14,7 @@
 -- `started`: RQ removes the deadline a moment after a worker took the run, and writes the hash again when the run ends.
 -- The reply has a text per run, not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for
 -- each. RQ keeps a traceback packed in the stream rq:results:<id>. Lua cannot unpack it, and does not have to.
+-- include lib/hash.lua
 -- include lib/iso.lua
 -- include lib/meta.lua
 -- include lib/wording.lua
@@ -66,10 +67,7 @@ for name in string.gmatch(fields, '%S+') do
 end
 for i = ROWS, #ARGV do
   local run = ARGV[i]
-  local values = redis.pcall('HMGET', RQ_JOB .. run, unpack(asked))
-  if values.err and not string.find(values.err, 'WRONGTYPE', 1, true) then
-    return values  -- for example no permission to read: then nothing is known of the job
-  end
+  local values = read_hash(RQ_JOB .. run, unpack(asked))
   if not values.err and not values[at.status] then
     local gone = of_gone(run) or {}
     for n, name in ipairs(names) do

@@ -12,11 +12,9 @@
 -- include lib/same_set.lua
 -- include lib/seen.lua
 -- include lib/loss.lua
+-- include lib/texts.lua
 
 local fields = {'archive', archive, 'rows', (#ARGV - ROWS + 1) / 2}
-for i = ROWS, #ARGV do
-  fields[#fields + 1] = ARGV[i]
-end
-local entry = append('merged', fields)
+local entry = append('merged', texts_at(ROWS, #ARGV + 1, fields))
 note_loss()
 return {'OK', now_ms, entry, t}

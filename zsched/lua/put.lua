@@ -100,10 +100,7 @@ local has_runs = redis.call('EXISTS', unpack(keys)) > 0  -- usually none: then n
 
 -- Read and decide. Most rows are new, and have no run.
 local reply = {'OK', now_ms, ''}
-local writes, fields = {}, {'lane', lane, 'fields', field_size / 2}
-for i = ROWS, first_row - 1 do
-  fields[#fields + 1] = ARGV[i]
-end
+local writes, fields = {}, texts_at(ROWS, first_row, {'lane', lane, 'fields', field_size / 2})
 local rows_at = #fields + 2
 fields[rows_at - 1], fields[rows_at] = 'rows', 0
 local replaced, pausing, past, taken = {}, {}, {}, {}
@@ -166,10 +163,7 @@ reply[3] = append('put', fields) .. '/' .. created_at
 
 -- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/puts.py). Jobs
 -- differ only in data and signature, so most are copies of the first one with as many texts.
-local new_job, copied = {'HSET', '', 'status', 'scheduled'}, {}
-for i = ROWS, first_row - 1 do
-  new_job[#new_job + 1] = ARGV[i]
-end
+local new_job, copied = texts_at(ROWS, first_row, {'HSET', '', 'status', 'scheduled'}), {}
 local size = #new_job + 2
 new_job[size - 1], new_job[size], new_job[size + 1], new_job[size + 3] = 'created_at', created_at, 'data', 'zs_sig'
 if #taken > 0 then

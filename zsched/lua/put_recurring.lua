@@ -53,13 +53,7 @@ local now = string.format('%.0f', now_ms)
 
 -- Field/value texts of ARGV: their positions, and as a table.
 local function pairs_at(first, size)
-  return {first = first, size = size, asked = by_name(ARGV, first, first + size - 1)}
-end
-
-local function add_pairs(texts, pairs_of)
-  for i = pairs_of.first, pairs_of.first + pairs_of.size - 1 do
-    texts[#texts + 1] = ARGV[i]
-  end
+  return {first = first, after = first + size, size = size, asked = by_name(ARGV, first, first + size - 1)}
 end
 
 local shapes, first_row = {}, ROWS  -- by their numbers as texts
@@ -213,10 +207,10 @@ for _, shape in ipairs(used) do
   for _, text in ipairs({'lane', shape.lane, 'schedule', shape.own.size / 2}) do
     fields[#fields + 1] = text
   end
-  add_pairs(fields, shape.own)
+  texts_at(shape.own.first, shape.own.after, fields)
   fields[#fields + 1] = 'template'
   fields[#fields + 1] = shape.template.size / 2
-  add_pairs(fields, shape.template)
+  texts_at(shape.template.first, shape.template.after, fields)
 end
 fields[#fields + 1] = 'rows'
 fields[#fields + 1] = #written
@@ -230,10 +224,10 @@ append('put_recurring', fields)
 for _, shape in ipairs(used) do
   shape.schedule = {'HSET', '', 'progress', '', 'trigger', '', 'anchor', '', 'digest', '', 'created_at', '',
     'updated_at', now, 'lane', shape.lane}
-  add_pairs(shape.schedule, shape.own)
+  texts_at(shape.own.first, shape.own.after, shape.schedule)
   shape.schedule_size = #shape.schedule
   shape.job = {'HSET', '', 'data', ''}
-  add_pairs(shape.job, shape.template)
+  texts_at(shape.template.first, shape.template.after, shape.job)
   shape.job_size = #shape.job
 end
 local new_ids, old_keys, members = {}, {}, {}

@@ -13,7 +13,10 @@
 -- include lib/fence.lua
 -- include lib/lanes.lua
 
-local members, words = {}, {}
+local members, words, throttled = {}, {}, {}
+for word in string.gmatch(throttled_words, '%S+') do
+  words[word] = true
+end
 for i = ROWS, #ARGV, 5 do
   local id, word, due_ms, seen_progress, zone = unpack(ARGV, i, i + 4)
   local key, to = key_of(word), lane_of(word) .. ':-' .. zone
@@ -23,11 +26,6 @@ for i = ROWS, #ARGV, 5 do
     members[#members + 1] = {id = id, key = key, to = to, due_ms = due_ms}
     words[to] = true
   end
-end
-local throttled = {}
-for word in string.gmatch(throttled_words, '%S+') do
-  throttled[#throttled + 1] = word
-  words[word] = nil
 end
 for word in pairs(words) do
   throttled[#throttled + 1] = word

@@ -20,6 +20,7 @@
 -- than its schedule wishes: zs_result_ttl and zs_failure_ttl, which storage/rqjob.py writes.
 -- include lib/fence.lua
 -- include lib/same_history.lua
+-- include lib/hash.lua
 -- include lib/streaks.lua
 -- include lib/rq.lua
 -- include lib/wording.lua
@@ -29,10 +30,7 @@ local REGISTRIES = {finished = RQ_FINISHED, failed = RQ_FAILED, stopped = RQ_FAI
 local rows, runs, shorter = {}, {}, {}
 for i = ROWS, #ARGV, 6 do
   local id, run, seen_as, verdict, status, facts = unpack(ARGV, i, i + 5)
-  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'ended_at', 'origin', 'zs_result_ttl', 'zs_failure_ttl')
-  if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
-    return job
-  end
+  local job = read_hash(RQ_JOB .. run, 'status', 'ended_at', 'origin', 'zs_result_ttl', 'zs_failure_ttl')
   local is_logged = job[1] == 'canceled' and job[2] and job[2] == redis.call('HGET', RQ_JOB .. run, 'zs_told')
   if (job[1] and word_of(job[1]) .. ' ' .. (time_of(job[2]) or '') or 'gone') == seen_as and not is_logged then
     add_row(rows, run, status, facts)

@@ -30,7 +30,6 @@ from rq.exceptions import DeserializationError
 
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.options.allowed import is_allowed
-from zsched.core.runs.run import REFUSED
 from zsched.core.runs.run_id import RunId
 from zsched.core.wording import in_a_line, plural
 from zsched.errors import ConfigError
@@ -67,10 +66,6 @@ class JobRefused(DeserializationError):
     The guard of this worker refuses the job. The text of the error is what the tracker recognizes as a refusal; RQ
     treats its base class as a job whose payload cannot be read.
     """
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
 
 
 class Permission(NamedTuple):
@@ -196,11 +191,6 @@ class JobGuard:
         if fields.get("webhooks"):
             raise NotPlain("it has webhooks, and any writer of RQ's queues could name their addresses")
         demand_plain(fields["data"])
-
-
-def refusal_text(reason: str) -> str:
-    """Return the text that RQ keeps as the error of a refused job: one line."""
-    return f"{REFUSED}{reason}"
 
 
 def _refused(reason: str, func: str = "") -> Permission:

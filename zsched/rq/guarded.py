@@ -20,10 +20,11 @@ from rq.job import JobStatus
 from rq.utils import now
 
 from zsched.core.runs.job import GUARD_FIELD, WARNED_FIELD
+from zsched.core.runs.run import REFUSED
 from zsched.errors import ConfigError
 from zsched.rq import process
 from zsched.rq.attempts import log
-from zsched.rq.guard import GuardMode, JobGuard, refusal_text
+from zsched.rq.guard import GuardMode, JobGuard
 from zsched.rq.horses import HidesSecrets
 from zsched.rq.job import Job
 from zsched.rq.plain import plain_of
@@ -90,7 +91,7 @@ class Guarded(HidesSecrets):
         self.prepare_job_execution(job, len(self.queues) == 1)
         job.ended_at = now()
         more = {"execution": execution} if HAS_EXECUTIONS else {}
-        self.handle_job_failure(job, queue, exc_string=refusal_text(reason), **more)
+        self.handle_job_failure(job, queue, exc_string=f"{REFUSED}{reason}", **more)
         self.set_state("idle")
 
     def _shutdown(self) -> None:

@@ -85,13 +85,7 @@ def _log_entries(history: History, *, since_us: int | None, behind: Position | N
     Return raw entries of the log: after the position *behind*, else since *since_us*, else the newest *limit*. The
     answer has the first of them; to get more, the asker repeats the question with the last entry as *behind*.
     """
-    if behind is not None:
-        found = history.entries_behind(behind, min(limit, _ENTRIES))
-    elif since_us is not None:
-        found = history.entries_since(since_us, min(limit, _ENTRIES))
-    else:
-        found = history.newest_entries(limit, _ENTRIES)
-    return {"entries": list(_within_bounds(found))}
+    return {"entries": list(_within_bounds(history.of_log(limit, _ENTRIES, since_us=since_us, behind=behind)))}
 
 
 def _record_of(history: History, *, run_id: str) -> dict[str, Any]:

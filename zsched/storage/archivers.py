@@ -163,8 +163,7 @@ class Report:
         """Return the report in a field of the hash; None if another writer wrote it."""
         try:
             entry, entry_t, at_ms, state, about = text.decode().split(" ", 4)
-            epoch, _, seq = entry.partition("-")
-            position = Position(int(epoch), int(seq), int(entry_t)) if epoch else None
+            position = Position.of(entry.encode(), entry_t.encode())
             found = cls(archive.decode(), position, int(at_ms), ArchiveState(state), json.loads(about))
         except (ValueError, RecursionError):
             return None

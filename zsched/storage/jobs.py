@@ -125,8 +125,6 @@ class Notes:
         """The reply to *command*."""
         try:
             return self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
-        except redis.exceptions.NoScriptError:  # for the script loader
-            raise
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             message = f"run {self._run_id!r}: its worker's Redis cannot be reached: {error}"
             raise RedisUnavailable(message, may_have_been_applied=True) from error

@@ -20,7 +20,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.record import Record
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.follower import Follower
-from zsched.daemon.peers import Correction, RestoreAnswer
+from zsched.daemon.peers import Correction
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.restoring import Restoring, Written
 
@@ -242,9 +242,9 @@ class Busy:
 
     def __init__(self, scene: Scene, one: Watched, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scene, self.one, self.tries, self.restores, self.compared = scene, one, tries, 0, 0
-        self._restore, self._judge = Restoring.restore, RestoreAnswer.judge
+        self._restore, self._judge = Restoring.restore, Correction.judge
         monkeypatch.setattr(Restoring, "restore", lambda *args, **more: self.restore(*args, **more))
-        monkeypatch.setattr(RestoreAnswer, "judge", lambda *args: self.judge(*args))
+        monkeypatch.setattr(Correction, "judge", lambda *args: self.judge(*args))
 
     def restore(self, *args: Any, **more: Any) -> Written | None:
         self.one.clock.advance(300)
@@ -334,6 +334,6 @@ def test_a_daemon_can_stop_during_a_correction(scene: Scene, two: Two, monkeypat
     assert is_under_way.wait(WITHIN_S)
     archiver.stop()
 
-    assert not archiver._loop.is_running
+    assert archiver._loop.join(0)
     reports = {report.archive: report.state for report in Archivers(scene.wire, scene.keys).reports()}
     assert ArchiveState.STOPPED is reports[knowing.archive.id]

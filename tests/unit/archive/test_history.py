@@ -107,10 +107,10 @@ def test_entries_are_read_since_a_time_behind_a_position_or_as_the_newest(path: 
     archived(path, entries)
 
     with History(path) as history:
-        since = list(history.entries_since(T_US + 3 * SECOND_US, 3))
-        behind = list(history.entries_behind(at(5), 100))
-        newest = list(history.newest_entries(4, 3))
-        more_than_all = list(history.newest_entries(100, 100))
+        since = list(history.of_log(3, 9, since_us=T_US + 3 * SECOND_US))
+        behind = list(history.of_log(100, 9, behind=at(5)))
+        newest = list(history.of_log(4, 3))
+        more_than_all = list(history.of_log(100, 100))
 
     assert (entries[2:5], entries[5:], entries[4:7], entries) == (since, behind, newest, more_than_all)
 
@@ -121,7 +121,7 @@ def test_entries_behind_a_position_of_another_history_are_the_later_ones(path: P
     foreign = at(2)._replace(epoch=7)
 
     with History(path) as history:
-        assert entries[2:] == list(history.entries_behind(foreign, 100))
+        assert entries[2:] == list(history.of_log(100, 100, behind=foreign))
 
 
 def test_rows_that_a_bootstrap_read_are_not_entries_of_the_log(path: Path) -> None:
@@ -133,8 +133,8 @@ def test_rows_that_a_bootstrap_read_are_not_entries_of_the_log(path: Path) -> No
         archive.end_bootstrap(str(T_US))
 
     with History(path) as history:
-        assert [at(5), at(6)] == [one.position for one in history.entries_since(0, 10)]
-        assert [at(6)] == [one.position for one in history.newest_entries(1, 10)]
+        assert [at(5), at(6)] == [one.position for one in history.of_log(10, 10, since_us=0)]
+        assert [at(6)] == [one.position for one in history.of_log(1, 10)]
 
 
 def term(seq: int) -> Entry:

@@ -140,7 +140,7 @@ class QuarantineEntry(ParsedEntry, kind="quarantine"):
             if lane not in _LANES:
                 self.dropped.append(id)
             elif self._is_id(id):
-                yield Quarantined(id, lane, any_milliseconds(due), reason)
+                yield Quarantined(id, any_milliseconds(due), reason)
 
     def changes(self) -> Iterator[Change]:
         for row in self.rows():

@@ -34,6 +34,18 @@ class Row(Protocol):
         """Yield the keys that it changes."""
 
 
+class OfNothing:
+    """A row that concerns no schedule."""
+
+    __slots__ = ()
+
+    def ids(self) -> Iterable[str]:
+        return ()
+
+    def changed_keys(self) -> Iterator[Key]:
+        return iter(())
+
+
 @dataclass(slots=True)
 class OfSchedule:
     """A row of one schedule."""
@@ -184,7 +196,6 @@ class Counted(OfNothing):
 class Quarantined(OfSchedule):
     """A schedule cannot be planned or pushed. ``due_ms`` is None if its due time was not a number."""
 
-    lane: str
     due_ms: int | None
     reason: str
 

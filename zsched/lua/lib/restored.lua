@@ -4,7 +4,6 @@
 -- GIVES  rows_given()  the records in ARGV (core/record.py), in order: each has id, due_ms, run, place; where in ARGV
 --          the texts of its job (first) and of its schedule's hash (first_own) begin; and `kind`: the rest of its
 --          words by name, with its shape. Rows with the same words share it
---        texts_at(first, after, to)  texts of ARGV, added to those in *to*
 --        places_of(rows)  number and place of the rows with another `place` than asked, as one text; each is logged so
 --        log_restore()  the entry's id
 --
@@ -20,6 +19,7 @@
 -- include lib/meta.lua
 -- include lib/loss.lua
 -- include lib/same_set.lua
+-- include lib/texts.lua
 local WORDS = '^' .. string.rep('(%S+) ', 9) .. '(.*)$'
 
 -- Return the shape in ARGV at *at*, and where it ends (core/record.py).
@@ -54,15 +54,6 @@ function rows_given()
     at = first_own + kind.own_size
   end
   return rows
-end
-
-function texts_at(first, after, to)
-  to = to or {}
-  local size = #to + 1 - first
-  for i = first, after - 1 do
-    to[size + i] = ARGV[i]
-  end
-  return to
 end
 
 function places_of(rows)

@@ -2,8 +2,8 @@
 --
 -- GIVES  is_open(status)
 --        is_under_way(status)  true also for a job that RQ made and did not queue yet
---        job_of(run)  {run, status, queue, worker, told_ms, heartbeat, on_lost, retries_left, limit_key};
---          without a status if its job is gone, or of another type
+--        job_of(run)  {run, status (nil: no job), queue, worker, told_ms, heartbeat, on_lost, retries_left, limit_key}
+-- include lib/hash.lua
 -- include lib/untrusted.lua
 local IS_OPEN = {
   queued = true, started = true, deferred = true, scheduled = true, ready_to_enqueue = true, rate_limited = true,
@@ -18,11 +18,8 @@ function is_under_way(status)
 end
 
 function job_of(run)
-  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'origin', 'worker_name', 'zs_stop', 'last_heartbeat',
+  local job = read_hash(RQ_JOB .. run, 'status', 'origin', 'worker_name', 'zs_stop', 'last_heartbeat',
     'zs_on_lost', 'retries_left', 'rate_limit_key')
-  if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
-    redis.call('HGET', RQ_JOB .. run, 'status')  -- for example no permission to read: this ends the script
-  end
   return {run = run, status = job[1], queue = job[2] or '', worker = job[3] or '', told_ms = tonumber(job[4] or ''),
     heartbeat = job[5] or '', on_lost = job[6], retries_left = job[7], limit_key = job[8]}
 end

@@ -314,7 +314,7 @@ def test_a_quarantine_row_with_a_bad_time_hides_no_other_row() -> None:
     stored = ["a", f"low {DUE_MS}", "", "why", "x y", "high 5", "!", "", "low", "low low", "", "inf\nlow", "b", "no 5"]
     parsed = QuarantineEntry(entry(7, "quarantine", "rows", 5, *stored))
 
-    assert [Quarantined("a", "low", DUE_MS, "why"), Quarantined("low", "low", None, "inf\nlow")] == list(parsed.rows())
+    assert [Quarantined("a", DUE_MS, "why"), Quarantined("low", None, "inf\nlow")] == list(parsed.rows())
     assert ["x y", "!", "b"] == parsed.dropped
 
 
