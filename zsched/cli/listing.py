@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import click
 
 from zsched.cli.completion import completed_ids
-from zsched.cli.filters import schedule_filters, stacked
+from zsched.cli.filters import schedule_filters, stacked, table_option
 from zsched.cli.formats import due_text, iso_text, run_table, utc_text
 from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import duration, instant, moment_at
+from zsched.cli.values import instant, moment_at
 from zsched.client import Client
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.model import Schedule
@@ -174,20 +174,9 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
 # -- zsched next ------------------------------------------------------------------------------------
 
 
-_RULES: Final = (  # an option for each kind of rule
-    click.option(
-        f"--{kind.name}",
-        type=duration if kind.is_duration else str,
-        metavar=kind.metavar,
-        help=f"A rule instead of a schedule. {kind.help}",
-    )
-    for kind in KINDS
-)
-
-
 @command("next")
 @click.argument("id", required=False, shell_complete=completed_ids)
-@stacked(*_RULES)
+@stacked(*(table_option(kind.name, f"A rule instead of a schedule. {kind.help}") for kind in KINDS))
 @click.option("--tz", metavar="ZONE", help="The zone of the rule and of --from; default UTC, or the schedule's own.")
 @click.option("--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many.")
 @click.option(
