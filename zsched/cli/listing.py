@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
@@ -27,7 +26,7 @@ from zsched.core.options.definition import definition_of
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text, shortened
 from zsched.core.triggers.trigger import KINDS, RULES
-from zsched.core.triggers.zones import has_zone, zone
+from zsched.core.triggers.zones import zone
 from zsched.core.wording import relative_text, with_name
 from zsched.errors import ScheduleNotFound
 
@@ -97,7 +96,7 @@ def show(invocation: Invocation, /, id: str) -> None:
 
         show_run(invocation, *client.get_run(id))
         return
-    times, runs, story = _next_times(client, schedule), client.runs(id, limit=_FEW), client.why(id)
+    times, runs, story = client._coming(schedule, _FEW), client.runs(id, limit=_FEW), client.why(id)
     authors = {"created_by": story.created_by, "changed_by": story.changed_by}
     known = [(name, by) for name, by in authors.items() if by is not None]
     value = {
@@ -122,21 +121,6 @@ def show(invocation: Invocation, /, id: str) -> None:
         invocation.remark(f"{story.verdict.text}; {story.verdict.remedy}")
     if runs.source.archive is None:
         invocation.tell_source(runs.source)
-
-
-def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
-    """
-    Return the next times in the schedule's zone, overdue ones included; only the first if this machine lacks the zone.
-    A paused, quarantined or ended schedule has none.
-    """
-    first_ms = schedule.next_ms if schedule.nominal_ms is None else schedule.nominal_ms
-    if schedule.state is not ScheduleState.ACTIVE or first_ms is None:
-        return []
-    with suppress(ScheduleNotFound):  # it fired a moment ago
-        if schedule.trigger is not None and not has_zone(schedule.tz):
-            return [from_ms(first_ms)]
-        return client.preview(schedule.id, n=_FEW, start=from_ms(max(first_ms - 1, 0)))
-    return []
 
 
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from zsched.client.calendars import CalendarCalls
 from zsched.client.calls import naming_lost_call
-from zsched.core.clock import Clock
+from zsched.core.clock import Clock, from_ms
 from zsched.core.options.arguments import (
     ScheduleFilters,
     SearchFilters,
@@ -306,6 +306,21 @@ class Schedules(CalendarCalls):
         schedule = None if id is None else self.get(id)
         rule = with_calendars(define_trigger(trigger), self._reader.calendars) if id is None else None
         return next_times(self._link, self._clock, schedule, rule, n, start)
+
+    def _coming(self, schedule: Schedule, n: int) -> Sequence[datetime]:
+        """
+        Return the next *n* times of *schedule*, an overdue one included; only the first if this machine lacks its zone.
+        A paused, quarantined or ended schedule has none.
+        """
+        from zsched.client.preview import next_times
+        from zsched.core.triggers.zones import has_zone
+
+        first_ms = schedule.next_ms if schedule.nominal_ms is None else schedule.nominal_ms
+        if schedule.state is not ScheduleState.ACTIVE or first_ms is None:
+            return []
+        if schedule.trigger is not None and not has_zone(schedule.tz):
+            return [from_ms(first_ms)]
+        return next_times(self._link, self._clock, schedule, None, n, from_ms(max(first_ms - 1, 0)))
 
     def _overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
