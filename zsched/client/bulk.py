@@ -28,6 +28,7 @@ from zsched.client.answers import Answers
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.listing import Filter, select
 from zsched.core.occurrences.outcomes import What
+from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import SearchFilters, choice, flag
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
@@ -42,7 +43,7 @@ _CANCELLED: Final = (RunStatus.QUEUED, RunStatus.RUNNING)
 _FILTERS: Final = frozenset(SearchFilters.__annotations__)
 _SKEW_MS: Final = 3_600_000  # by which a worker's clock, which ended a run, may be ahead of the server's
 
-Act = Callable[[Sequence[str]], Mapping[str, IdOutcome]]  # changes some candidates in one step
+Act = Callable[..., Mapping[str, IdOutcome]]  # changes some candidates in one step: their ids, and an if_version
 
 
 class ChangeOptions(NamedTuple):
@@ -67,10 +68,14 @@ class ChangeOptions(NamedTuple):
 
 
 class BulkChanges:
-    """The changes of many schedules or runs by one client."""
+    """
+    The changes of many schedules or runs by one client. With *limits*, schedules beyond them are left out, and
+    each is changed as it was found: somebody may have moved it beyond them since.
+    """
 
-    def __init__(self, link: Link, reader: Reader, reruns: Reruns, answers: Answers) -> None:
+    def __init__(self, link: Link, reader: Reader, reruns: Reruns, answers: Answers, limits: Limits | None) -> None:
         self._link, self._reader, self._reruns, self._answers = link, reader, reruns, answers
+        self._limits = None if limits is None or limits.are_none else limits
         self._clock = SystemClock()
 
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
@@ -93,9 +98,13 @@ class BulkChanges:
         """Change schedules by *act*. *usual*: filters that hold unless others are given."""
         options = ChangeOptions.taken(given)
         demand_filter(given)
-        found = select(Filter.of(limit=options.limit, **(usual | given)), self._reader)
-        per_second = PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
-        return self._carry_out([schedule.id for schedule in found], act, options, per_second)
+        limits, per_second = self._limits, PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
+        if limits is None:
+            found = select(Filter.of(limit=options.limit, **(usual | given)), self._reader)
+            return self._carry_out([schedule.id for schedule in found], act, options, per_second)
+        found = select(Filter.of(**(usual | given)), self._reader)
+        versions = {one.id: one.version for one in found if limits.refusal(one.limited_by) is None}
+        return self._carry_out(versions, partial(_one_by_one, act, versions), options, per_second)
 
     # -- candidates -------------------------------------------------------------------------------
 
@@ -160,6 +169,11 @@ def demand_filter(filters: Mapping[str, Any]) -> None:
     """Check that there is a filter: no change of everything by accident. Raises InvalidSchedule."""
     if all(value is None for value in filters.values()):
         raise InvalidSchedule("match", None, "no filter is given", 'give one, or match="*" for all')
+
+
+def _one_by_one(act: Act, versions: Mapping[str, str | None], ids: Sequence[str]) -> Mapping[str, IdOutcome]:
+    """Do *act* with each of *ids*, if it has the version that was found."""
+    return {id: act([id], if_version=versions[id])[id] for id in ids}
 
 
 def _one_of(status: object, statuses: Sequence[RunStatus]) -> RunStatus:

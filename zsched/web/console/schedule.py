@@ -32,9 +32,7 @@ router = APIRouter(include_in_schema=False)
 _COMING: Final = 20
 _PAST: Final = 20
 _SHOWN: Final = 100  # occurrences of a planned backfill
-_DONE: Final = {
-    "pause": "paused", "resume": "resumed", "release": "released", "skip": "skipped", "unskip": "taken back",
-}  # fmt: skip
+_DONE: Final = {**actions.ACTIONS, "skip": "skipped", "unskip": "taken back"}
 _WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
 
 
@@ -77,6 +75,8 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     """Pause, resume, release, run or cancel a schedule."""
     view.call.demand_write()
     form = await read_form(request)
+    if action == "cancel":
+        return view.done(f"{id}: {await actions.change(view.call, action, id, form)}", "schedules")
     if action in _DONE:
         given = {name: text for name, text in form.items() if text}
         if "until" in given:
@@ -86,8 +86,6 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
         return view.done(_DONE[action], "schedules", id)
     if action == "run":
         return view.done(f"pushed run {await actions.run_now(view.call, id)}", "schedules", id)
-    if action == "cancel":
-        return view.done(f"{id}: {await actions.change(view.call, action, id, form)}", "schedules")
     if action == "backfill":
         try:
             done = await _backfill(view, id, form)

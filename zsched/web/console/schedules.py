@@ -110,7 +110,7 @@ async def change_all(view: Viewed, action: str, request: Request) -> Response:
     form = await read_form(request)
     filters = _demanded(form, action)
     done = await actions.change_all(view.call, action, with_times(filters), form)
-    return view.done(result_text(done, actions.ACTIONS[action].done), "schedules", **{**filters, "state": ""})
+    return view.done(result_text(done, actions.ACTIONS[action]), "schedules", **{**filters, "state": ""})
 
 
 def given_filters(given: Mapping[str, str]) -> dict[str, str]:
