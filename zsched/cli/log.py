@@ -18,7 +18,7 @@ from zsched.cli.values import Moment, moment, moment_at
 from zsched.client import Client
 from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import parse
-from zsched.core.log.shown import entry_for_json, changes_or_problem
+from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, PUSHES, What
 from zsched.core.options.arguments import check_id

@@ -114,11 +114,10 @@ def read_private(
 class Watched(Generic[T]):
     """A file that is read again when it has changed. ``problem``: why its last change is not used; or ""."""
 
-    def __init__(self, file: str, read: Callable[[], T]) -> None:
-        """*read* returns the content of *file*, or raises ConfigError."""
-        self._file, self._read = file, read
-        self._content: T | None = None
-        self._seen: tuple[int, ...] | None = None
+    def __init__(self, file: str, read: Callable[[], T], content: T | None = None) -> None:
+        """*read* returns the content of *file*, or raises ConfigError. *content*: until it can be read for once."""
+        self._file, self._read, self._content = file, read, content
+        self._seen: tuple[int, ...] | None = ()  # nothing yet
         self.problem = ""
 
     def current(self) -> T:

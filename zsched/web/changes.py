@@ -13,7 +13,7 @@ from fastapi import Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from zsched.aio.bridge import run
-from zsched.core.log.shown import entry_for_json, changes_or_problem
+from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.errors import ZschedError
 from zsched.storage.queues import queues_seen
 from zsched.web import schemas

@@ -34,7 +34,7 @@ import structlog
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.core.entry import Entry, Position
-from zsched.core.log.shown import entry_for_json, changes_or_problem
+from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.log import Log
 
