@@ -98,13 +98,11 @@ class BulkChanges:
         """Change schedules by *act*. *usual*: filters that hold unless others are given."""
         options = ChangeOptions.taken(given)
         demand_filter(given)
-        limits, per_second = self._limits, PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
-        if limits is None:
-            found = select(Filter.of(limit=options.limit, **(usual | given)), self._reader)
-            return self._carry_out([schedule.id for schedule in found], act, options, per_second)
-        found = select(Filter.of(**(usual | given)), self._reader)
-        versions = {one.id: one.version for one in found if limits.refusal(one.limited_by) is None}
-        return self._carry_out(versions, partial(_one_by_one, act, versions), options, per_second)
+        wanted = Filter.of(limit=options.limit, limits=self._limits, **(usual | given))
+        versions = {schedule.id: schedule.version for schedule in select(wanted, self._reader)}
+        act = act if self._limits is None else partial(_one_by_one, act, versions)
+        per_second = PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
+        return self._carry_out(versions, act, options, per_second)
 
     # -- candidates -------------------------------------------------------------------------------
 

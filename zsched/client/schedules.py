@@ -246,29 +246,22 @@ class Schedules(CalendarCalls):
         """
         from zsched.client.backfill import Backfiller  # it reads the past, which other calls need not wait for
 
-        backfiller = Backfiller(self._link, self._store, self._history, self._found, check_id(id), flag("again", again))
+        backfiller = Backfiller(self._link, self._store, self._history, self.get, check_id(id), flag("again", again))
         return backfiller.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
 
-    def _found(self, id: str) -> Schedule:
+    # -- reading ------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound, also if it is beyond the limits of the caller."""
-        with naming_lost_call(id):
+        with naming_lost_call(check_id(id)):
             found = self._reader.get(id)
         if self._limits is not None and self._limits.refusal(found.limited_by) is not None:
             raise not_found(id, self._keys)
         return found
 
-    # -- reading ------------------------------------------------------------------------------------
-
-    def get(self, id: str) -> Schedule:
-        """Return one schedule."""
-        with naming_lost_call(check_id(id)):
-            return self._reader.get(id)
-
     def _get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
         """Yield the schedules of *ids* that exist, in the order of *ids*; read page by page."""
         return self._reader.schedules(map(check_id, ids))
-
-    # -- reading ------------------------------------------------------------------------------------
 
     def list(
         self, *, limit: int | None = None, after: str | None = None, **filters: Unpack[ScheduleFilters]
@@ -281,7 +274,7 @@ class Schedules(CalendarCalls):
         """
         from zsched.core.listing import Filter, select
 
-        return select(Filter.of(limit=limit, after=after, **filters), self._reader)
+        return select(Filter.of(limit=limit, after=after, limits=self._limits, **filters), self._reader)
 
     def preview(
         self, /, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]

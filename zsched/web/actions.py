@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
-from zsched.core.options.arguments import check_id
 from zsched.core.options.choices import Missed
 from zsched.core.repair import Repaired
 from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound, VersionConflict
@@ -42,10 +41,7 @@ _TIMES: Final = ("at", "until")
 
 async def found_of(call: Caller, id: str) -> Schedule:
     """Return schedule *id*. Raises ScheduleNotFound, also if it is beyond the limits: that tells nothing of it."""
-    found = await call.client.get(check_id(id))
-    if not call.sees(found):
-        raise not_found(id, keys_of(call.settings))
-    return call.own(found)
+    return call.own(await call.client.get(id))
 
 
 async def coming_of(call: Caller, id: str, **options: Any) -> list[datetime]:
