@@ -205,18 +205,13 @@ async def list_(
     page_token: QueryText = None,
 ) -> Response:
     """List schedules. `page_token` is the `next_page_token` of the page before, with the same filters."""
-    found = list[Schedule]()
     listing = call.client.list(
         state=state, kind=kind, after=page_token, due_after=aware("due_after", due_after),
-        due_before=aware("due_before", due_before), **filters,
+        due_before=aware("due_before", due_before), limit=page_size + 1, **filters,
     )  # fmt: skip
-    token = None
-    async for schedule in listing:
-        if len(found) == page_size:
-            token = found[-1].cursor
-            break
-        found.append(schedule)
-    shown = [call.shown(call.own(schedule).to_dict()) for schedule in found]
+    found = [schedule async for schedule in listing]
+    token = found[page_size - 1].cursor if len(found) > page_size else None
+    shown = [call.shown(call.own(schedule).to_dict()) for schedule in found[:page_size]]
     is_empty = not found and await run_apart(request.app.state.is_empty)
     return JsonAnswer({"schedules": shown, "next_page_token": token, "is_empty": is_empty})
 

@@ -43,24 +43,22 @@ async def list_(
         Filter.of(**options, after=after or None)
     except InvalidSchedule as error:
         return view.refused(error, "schedules", filters=filters, **_choices(after))
-    listing = view.call.client.list(**options, after=after or None)
+    listing = view.call.client.list(**options, after=after or None, limit=page_size + 1)
     head, middle, tail = view.pieces("schedules", filters=filters, **_choices(after))
 
     async def parts() -> AsyncIterator[str]:
         yield head
         found = list[Schedule]()
-        has_more, trouble = False, ""
+        trouble = ""
         try:
             async for one in listing:
-                if len(found) == page_size:
-                    has_more = True
-                    break
                 found.append(one)
-                yield view.text("_schedule_row", one=one)
+                if len(found) <= page_size:
+                    yield view.text("_schedule_row", one=one)
         except ZschedError as error:
             trouble = view.text("_trouble", trouble=page_problem(error))
         yield middle
-        last = found[-1].cursor if has_more else None
+        last = found[page_size - 1].cursor if len(found) > page_size else None
         is_empty = not found and not trouble and await run(request.app.state.is_empty)
         yield trouble or view.text("_schedules_foot", found=found, last=last, filters=filters, is_empty=is_empty)
         yield tail
