@@ -10,8 +10,9 @@ import pytest
 
 from zsched import ZschedError
 from zsched.cli.values import content
-from zsched.config.reading import MOST_BYTES, SMALL_BYTES, read_file, read_password_file, read_toml
+from zsched.config.reading import MOST_BYTES, SMALL_BYTES, Watched, read_file, read_password_file, read_toml
 from zsched.config.settings import load_settings
+from zsched.errors import ConfigError
 from zsched.storage.keyfile import read_keys
 from zsched.testing import ManualScheduler
 
@@ -105,3 +106,17 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
 def test_the_file_of_a_test_is_bounded_too() -> None:
     with ManualScheduler() as scheduler, pytest.raises(OSError, match="more than 16,777,216 bytes"):
         scheduler.apply("/dev/zero")
+
+
+def test_a_watched_file_that_could_not_be_used_is_read_again_though_it_has_not_changed(tmp_path: Path) -> None:
+    refusals = [ConfigError("too many open files")]
+
+    def read() -> str:
+        if refusals:
+            raise refusals.pop()
+        return "content"
+
+    watched = Watched(str(tmp_path / "file"), read, "before")
+
+    assert ("before", "too many open files") == (watched.current(), watched.problem)
+    assert ("content", "") == (watched.current(), watched.problem)

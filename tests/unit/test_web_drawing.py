@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -148,10 +149,14 @@ def test_a_failed_run_is_shown_with_the_state_of_its_last_retry() -> None:
 
 
 def test_retries_are_read_back_to_the_earliest_end_of_a_failed_run_once() -> None:
+    def searched(*runs: Run) -> tuple[datetime, datetime | None] | None:
+        search = known.search_retries(runs)
+        return None if search is None else (search["since"], search["until"])
+
     known = Replacements()
     ended = {ms: run("a-1", RunStatus.FAILED)._replace(ended_ms=ms) for ms in (300, 100, 200)}
 
-    assert known.further_back([RAN, RUNNING, run("a-1", RunStatus.LOST)]) is None
-    assert (from_ms(200), None) == known.further_back([ended[300], ended[200]])
-    assert (from_ms(100), from_ms(200)) == known.further_back([ended[200], ended[100]])
-    assert known.further_back([ended[100]]) is None
+    assert searched(RAN, RUNNING, run("a-1", RunStatus.LOST)) is None
+    assert (from_ms(200), None) == searched(ended[300], ended[200])
+    assert (from_ms(100), from_ms(200)) == searched(ended[200], ended[100])
+    assert searched(ended[100]) is None

@@ -204,6 +204,7 @@ class AsyncClient:
     list = _iterated(Client.list)
     _get_many = _iterated(Client._get_many)
     preview = _awaited(Client.preview)
+    _coming = _awaited(Client._coming)
     _overview = _awaited(Client._overview)
     recent = _awaited(Client.recent)
 

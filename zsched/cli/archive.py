@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from zsched.cli.program import LazyCommand, group
-
-_COMMANDS: Final = (
-    ("keep", "processes.archivist", "Keep one more archive, without a daemon."),
-    ("recover", "recovering.command.recover", "Restore from an archive what Redis lost."),
-)
 
 
 @group("archive")
@@ -25,5 +18,6 @@ def archive() -> None:
     """
 
 
-for _name, _place, _summary in _COMMANDS:
-    archive.add_command(LazyCommand(_name, f"zsched.cli.{_place}", _summary))
+_KEEP, _RECOVER = "Keep one more archive, without a daemon.", "Restore from an archive what Redis lost."
+archive.add_command(LazyCommand("keep", "zsched.cli.processes.archivist", _KEEP))
+archive.add_command(LazyCommand("recover", "zsched.cli.recovering.command.recover", _RECOVER))

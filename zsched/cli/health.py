@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.exceptions import Exit
@@ -16,15 +16,14 @@ from zsched.cli.lines import Style, Table, TableRow
 from zsched.cli.output import say_lines
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
+from zsched.config.settings import Settings
 from zsched.core.options.forms import zone_name
 from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
+from zsched.health.check import Finding, Severity
 from zsched.health.status import looking
 from zsched.health.verdict import causes_of
-
-if TYPE_CHECKING:
-    from zsched.config.settings import Settings
-    from zsched.health.check import Finding
+from zsched.storage.rights import USERS
 
 _EVERY_S = 2.0  # between two looks
 
@@ -133,9 +132,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, dee
       zsched doctor --json | jq '.[] | select(.verdict != "ok")'
       zsched doctor --role client --user shop
     """
-    from zsched.health.check import Severity
     from zsched.health.doctor import examine  # other commands need not wait for it
-    from zsched.storage.rights import USERS
 
     settings = invocation.settings()
     link, asked = invocation.link(settings), tuple(role for name in roles for role in USERS[f"zsched-{name}"])

@@ -18,9 +18,8 @@ from zsched.client import Client
 from zsched.client.past import Past, history_parts
 from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.replacements import READ, Replacement, Replacements
-from zsched.core.options.arguments import SearchFilters
+from zsched.core.occurrences.outcomes import OUTCOMES
+from zsched.core.occurrences.replacements import Replacement, Replacements
 from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import BAD, RunStatus
@@ -139,15 +138,14 @@ def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all
     asking, limit = _Asking(invocation), None if is_all else limit or _LIMIT
     filters |= {name: moment_at(filters[name], name, tz) for name in ("since", "until")}
     parts = asking.parts(lambda past: history_parts(past, id, limit=limit, **filters))
-    retries = _Retries(asking, id)
-    search = _Search(parts, retries, tz, has_progress=not invocation.wants_json)
+    search = _Search(asking, id, parts, tz, has_progress=not invocation.wants_json)
     if invocation.wants_json and is_all:
         for part in search.parts():
             for one in part.occurrences:
-                click.echo(json.dumps(retries.shown(one)))
+                click.echo(json.dumps(search.retries.shown(one)))
         click.echo(json.dumps(search.end()), err=True)
     elif invocation.wants_json:
-        occurrences = [retries.shown(one) for part in search.parts() for one in part.occurrences]
+        occurrences = [search.retries.shown(one) for part in search.parts() for one in part.occurrences]
         click.echo(json.dumps({"source": None, "occurrences": occurrences} | search.end()))
     else:
         invocation.show(search.lines(_nothing(id, filters["status"], is_filtered=any(filters.values()))), tz)
@@ -171,36 +169,17 @@ def _tell_waiting(invocation: Invocation, client: Client, match: str) -> None:
         invocation.remark(f"scheduled, without an outcome yet: {', '.join(waiting)}; see zsched why {waiting[0]}")
 
 
-class _Retries:
-    """The retries of failed runs, of schedule *id* or of any."""
-
-    def __init__(self, asking: _Asking, id: str | None) -> None:
-        self._query, self._id, self._known = asking, id, Replacements()
-
-    def read(self, found: Sequence[Change]) -> None:
-        """Read those of the runs in *found*. Raises as ``Past.history``."""
-        times = self._known.further_back(one.run for one in found if one.run is not None)
-        if times is not None:
-            during: SearchFilters = {"since": times[0], "until": times[1]}
-            for retry in self._query.parts(
-                lambda past: past.iter_history(self._id, status=What.RETRIED, limit=READ, **during)
-            ):
-                self._known.add(retry)
-
-    def of(self, one: Change) -> Replacement | None:
-        """Return the last retry of its run, as far as ``read`` read; None without a retry."""
-        return None if one.run is None else self._known.of_run(one.run.id)
-
-    def shown(self, one: Change) -> dict[str, Any]:
-        """Return it for JSON, with its last retry."""
-        return one.shown_occurrence() | {"retried": None if one.run is None else self._known.last_retry(one.run)}
-
-
 class _Search:
-    """Follows a search, part by part, until it ends or Ctrl-C stops it; shows its progress on a terminal."""
+    """
+    Follows the search *parts*, of schedule *id* or of any, until it ends or Ctrl-C stops it; shows its progress on a
+    terminal. ``retries``: of the found runs.
+    """
 
-    def __init__(self, parts: Iterator[HistoryPage], retries: _Retries, tz: str, *, has_progress: bool) -> None:
-        self._parts, self._retries, self._tz = parts, retries, tz
+    def __init__(
+        self, asking: _Asking, id: str | None, parts: Iterator[HistoryPage], tz: str, *, has_progress: bool
+    ) -> None:
+        self._asking, self._id, self._parts, self._tz = asking, id, parts, tz
+        self.retries = Replacements()
         self._has_progress = has_progress and sys.stderr.isatty()
         self.source: Source | None = None  # of the last part, as are its cursor and its time
         self._after: str | None = None
@@ -213,7 +192,7 @@ class _Search:
             for part in self._parts:
                 self.source, self._after, self._reached_us = part.source, part.after, part.reached_us
                 self.count += len(part.occurrences)
-                self._retries.read(part.occurrences)
+                self._read_retries(part.occurrences)
                 self._show_progress("" if part.occurrences or part.after is None else self._reached())
                 yield part
         except KeyboardInterrupt:
@@ -225,7 +204,7 @@ class _Search:
         is_first = True
         for part in self.parts():
             if part.occurrences:
-                rows = [_row(one, self._retries.of(one), self._tz) for one in part.occurrences]
+                rows = [_row(one, self.retries.of(one), self._tz) for one in part.occurrences]
                 yield Table(_HEADER, rows, goes_on=not is_first)
                 is_first = False
         if self.is_stopped:
@@ -249,6 +228,13 @@ class _Search:
         reached_at = None if self._reached_us is None else iso(self._reached_us // 1000)
         source = None if self.source is None else self.source.to_dict()
         return {"source": source, "after": self._after, "reached_at": reached_at, "stopped": self.is_stopped}
+
+    def _read_retries(self, found: Sequence[Change]) -> None:
+        """Read those of the runs in *found*. Raises as ``Past.history``."""
+        search = self.retries.search_retries(one.run for one in found)
+        if search is not None:
+            for retry in self._asking.parts(lambda past: past.iter_history(self._id, **search)):
+                self.retries.add(retry)
 
     def _reached(self) -> str:
         if self._reached_us is None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.filters import stacked
+from zsched.cli.filters import stacked, table_option
 from zsched.cli.functions import importing
 from zsched.cli.import_steps import ImportContext, import_all, tell_undone
 from zsched.cli.output import Progress, say
@@ -88,18 +88,10 @@ _AS_CRON: Final = {"timeout": -1, "overlap": Overlap.ALLOW.value, "catch_up": Ca
 @click.option("--func", required=True, metavar="FUNC", help="Dotted path of the function that runs a command.")
 @click.option("--user", metavar="NAME", help="FILE is NAME's own crontab (crontab -l): its lines have no users.")
 @_TZ
-@click.option("--queue", metavar="NAME", help='The RQ queue of all schedules; default "default".')
-@click.option("--timeout", metavar="TIME", help="Time limit of a command; default -1: no limit, as with cron.")
-@click.option(
-    "--overlap",
-    type=click.Choice([one.value for one in Overlap]),
-    help="Policy while the previous run is not over; default allow, as with cron.",
-)
-@click.option(
-    "--catch-up",
-    type=click.Choice([one.value for one in CatchUp]),
-    help="Policy for missed times; default none, as with cron.",
-)
+@table_option("queue", 'The RQ queue of all schedules; default "default".')
+@table_option("timeout", "Time limit of a command; default -1: no limit, as with cron.")
+@table_option("overlap", "Policy while the previous run is not over; default allow, as with cron.")
+@table_option("catch_up", "Policy for missed times; default none, as with cron.")
 @_how
 def crontab(
     invocation: Invocation, /, files: tuple[str, ...], func: str, user: str | None, tz: str | None, **given: Any

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
@@ -13,11 +12,11 @@ from typing import Any, Final, NamedTuple
 import click
 
 from zsched.cli.completion import completed_ids
-from zsched.cli.filters import schedule_filters, stacked
+from zsched.cli.filters import schedule_filters, stacked, table_option
 from zsched.cli.formats import due_text, iso_text, run_table, utc_text
 from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import duration, instant, moment_at
+from zsched.cli.values import instant, moment_at
 from zsched.client import Client
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.model import Schedule
@@ -27,7 +26,7 @@ from zsched.core.options.definition import definition_of
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text, shortened
 from zsched.core.triggers.trigger import KINDS, RULES
-from zsched.core.triggers.zones import has_zone, zone
+from zsched.core.triggers.zones import zone
 from zsched.core.wording import relative_text, with_name
 from zsched.errors import ScheduleNotFound
 
@@ -97,7 +96,7 @@ def show(invocation: Invocation, /, id: str) -> None:
 
         show_run(invocation, *client.get_run(id))
         return
-    times, runs, story = _next_times(client, schedule), client.runs(id, limit=_FEW), client.why(id)
+    times, runs, story = client._coming(schedule, _FEW), client.runs(id, limit=_FEW), client.why(id)
     authors = {"created_by": story.created_by, "changed_by": story.changed_by}
     known = [(name, by) for name, by in authors.items() if by is not None]
     value = {
@@ -122,21 +121,6 @@ def show(invocation: Invocation, /, id: str) -> None:
         invocation.remark(f"{story.verdict.text}; {story.verdict.remedy}")
     if runs.source.archive is None:
         invocation.tell_source(runs.source)
-
-
-def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
-    """
-    Return the next times in the schedule's zone, overdue ones included; only the first if this machine lacks the zone.
-    A paused, quarantined or ended schedule has none.
-    """
-    first_ms = schedule.next_ms if schedule.nominal_ms is None else schedule.nominal_ms
-    if schedule.state is not ScheduleState.ACTIVE or first_ms is None:
-        return []
-    with suppress(ScheduleNotFound):  # it fired a moment ago
-        if schedule.trigger is not None and not has_zone(schedule.tz):
-            return [from_ms(first_ms)]
-        return client.preview(schedule.id, n=_FEW, start=from_ms(max(first_ms - 1, 0)))
-    return []
 
 
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
@@ -174,20 +158,9 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
 # -- zsched next ------------------------------------------------------------------------------------
 
 
-_RULES: Final = (  # an option for each kind of rule
-    click.option(
-        f"--{kind.name}",
-        type=duration if kind.is_duration else str,
-        metavar=kind.metavar,
-        help=f"A rule instead of a schedule. {kind.help}",
-    )
-    for kind in KINDS
-)
-
-
 @command("next")
 @click.argument("id", required=False, shell_complete=completed_ids)
-@stacked(*_RULES)
+@stacked(*(table_option(kind.name, f"A rule instead of a schedule. {kind.help}") for kind in KINDS))
 @click.option("--tz", metavar="ZONE", help="The zone of the rule and of --from; default UTC, or the schedule's own.")
 @click.option("--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many.")
 @click.option(

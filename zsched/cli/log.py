@@ -16,9 +16,9 @@ from zsched.cli.lines import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import Moment, moment, moment_at
 from zsched.client import Client
-from zsched.core.entry import Entry, Position, UnknownEntry
-from zsched.core.log.kinds import changes, parse
-from zsched.core.log.shown import entry_for_json, unknown_entry_text
+from zsched.core.entry import Entry, Position
+from zsched.core.log.kinds import parse
+from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, PUSHES, What
 from zsched.core.options.arguments import check_id
@@ -130,10 +130,7 @@ class LogLines:
         # In one history they rise.
         self._has_begun_anew |= self.last is not None and entry.position.seq <= self.last.seq
         self.last = entry.position
-        try:
-            found, problem = list(changes(entry, self._run_suffix)), ""
-        except UnknownEntry:
-            found, problem = [], unknown_entry_text(entry)
+        found, problem = changes_or_problem(entry, self._run_suffix)
         if self._id is not None:
             found = [change for change in found if change.id == self._id]
             if not found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
@@ -10,52 +10,19 @@ from typing import Any, Final
 import click
 
 from zsched.cli.completion import completed_ids
-from zsched.cli.filters import F, stacked
+from zsched.cli.filters import flag_of, table_options
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.program import Invocation, Subcommand, command, connect
-from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client.allowed import check_allowed
 from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.clock import to_ms
 from zsched.core.model import Scheduled
 from zsched.core.options.define import TRIGGERS
-from zsched.core.options.forms import Group, Option, Stored, ValueType, zone_name
+from zsched.core.options.forms import Group, Stored, ValueType, zone_name
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.tasks.lookup import Lookup
-
-_TYPES: Final[Mapping[ValueType, Any]] = {  # of a value on a command line; default text
-    ValueType.DURATION: duration,
-    ValueType.TIME: instant,
-    ValueType.NUMBER: int,
-    ValueType.ARRAY: json_array,
-    ValueType.OBJECT: json_object,
-}
-
-
-def _option(option: Option) -> Callable[[F], F]:
-    """Return *option* as an option of the command line."""
-    form, flag, help = option.form, f"--{_flag(option)}", option.help
-    more: dict[str, Any] = {"metavar": form.metavar, "type": _TYPES.get(form.value_type)}
-    if form.value_type is ValueType.BOOLEAN:
-        flag, more = f"{flag}/{option.off}" if option.off else flag, {"is_flag": True, "default": None}
-    elif form.value_type is ValueType.WORD:
-        more = {"type": click.Choice(form.words)}
-    elif form.value_type is ValueType.LIST:
-        more, help = {"metavar": form.metavar, "multiple": True}, f"{help.removesuffix('.')}; may be repeated."
-    return click.option(flag, option.name, help=help, **more)
-
-
-def _flag(option: Option) -> str:
-    """Return the flag of *option* without its dashes; in the singular if the flag is repeated per value."""
-    name = option.name.removesuffix("s") if option.form.value_type is ValueType.LIST else option.name
-    return name.replace("_", "-")
-
-
-def _options(names: Container[str]) -> Callable[[F], F]:
-    """Add the options of *names*, in the order of their table."""
-    return stacked(*(_option(option) for name, option in OPTIONS.items() if name in names))
 
 
 class _Put(Subcommand):
@@ -77,7 +44,7 @@ def heading_of(name: str) -> str:
 
 # By flag: each option that can go back to its default, and the value that means the default.
 _CLEARED: Final = {
-    _flag(option): (name, None if option.is_optional else ())
+    flag_of(option): (name, None if option.is_optional else ())
     for name, option in OPTIONS.items()
     if name in FOR_UPDATE and name not in TRIGGERS and option.stored is not Stored.NOT
     if option.is_optional or option.form.value_type is ValueType.LIST
@@ -87,7 +54,7 @@ _CLEARED: Final = {
 @command(cls=_Put)
 @click.argument("id")
 @click.argument("func")
-@_options(OPTIONS.keys() - {"id"})
+@table_options(OPTIONS.keys() - {"id"})
 def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
     Schedule FUNC, a dotted path that the workers can import, under the name ID. Give exactly one trigger: --at,
@@ -119,7 +86,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 @command("set", cls=_Put)
 @click.argument("id", shell_complete=completed_ids)
 @click.option("--func", help="Run this instead.")
-@_options(FOR_UPDATE)
+@table_options(FOR_UPDATE)
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Show what this does to the times; change nothing.")
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], dry_run: bool, **given: Any) -> None:

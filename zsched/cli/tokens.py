@@ -98,11 +98,10 @@ def revoke(invocation: Invocation, name: str) -> int:
 
 
 def _cells(account: Account, used_ms: int | None) -> tuple[str, ...]:
-    limits = (account.limits.funcs, account.limits.queues, account.limits.tags)
     return (
         account.name,
         account.role.value,
-        *(", ".join(patterns) or "all" for patterns in limits),
+        *(", ".join(patterns) or "all" for patterns in account.limits),
         "yes" if account.sees_arguments else "no",
         iso(account.expires_ms) or "never",
         iso(used_ms) or "-",

@@ -22,12 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from zsched.client.answers import Answers
+from zsched.client.schedules import RepairOptions
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.listing import Filter, select
 from zsched.core.occurrences.outcomes import What
+from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import SearchFilters, choice, flag
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
@@ -42,40 +44,34 @@ _CANCELLED: Final = (RunStatus.QUEUED, RunStatus.RUNNING)
 _FILTERS: Final = frozenset(SearchFilters.__annotations__)
 _SKEW_MS: Final = 3_600_000  # by which a worker's clock, which ended a run, may be ahead of the server's
 
-Act = Callable[[Sequence[str]], Mapping[str, IdOutcome]]  # changes some candidates in one step
+Act = Callable[..., Mapping[str, IdOutcome]]  # changes some candidates in one step: their ids, and an if_version
 
 
-class ChangeOptions(NamedTuple):
-    """The options of one call, checked; the field names are those of ``RepairOptions``."""
-
-    dry_run: bool = False
-    limit: int | None = None
-    per_second: int | None = None
-    confirm: Callable[[Repaired], bool] | None = None
-    on_progress: Callable[[int, int], None] | None = None
-
-    @classmethod
-    def taken(cls, given: dict[str, Any]) -> ChangeOptions:
-        """Take the options out of *given*; the filters are left. Raises InvalidSchedule."""
-        options = cls(**{name: given.pop(name) for name in cls._fields if name in given})
-        flag("dry_run", options.dry_run)
-        for name in ("limit", "per_second"):
-            value = getattr(options, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InvalidSchedule(name, value, "not a whole number above 0", "give one, or leave it out")
-        return options
+def _take_options(given: dict[str, Any]) -> RepairOptions:
+    """Take the options of a repair out of *given*; the filters are left. Raises InvalidSchedule."""
+    options: Any = {name: given.pop(name, None) for name in RepairOptions.__annotations__ if name in given}
+    flag("dry_run", options.get("dry_run", False))
+    for name in ("limit", "per_second"):
+        value = options.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise InvalidSchedule(name, value, "not a whole number above 0", "give one, or leave it out")
+    return cast("RepairOptions", options)
 
 
 class BulkChanges:
-    """The changes of many schedules or runs by one client."""
+    """
+    The changes of many schedules or runs by one client. With *limits*, schedules beyond them are left out, and
+    each is changed as it was found: somebody may have moved it beyond them since.
+    """
 
-    def __init__(self, link: Link, reader: Reader, reruns: Reruns, answers: Answers) -> None:
+    def __init__(self, link: Link, reader: Reader, reruns: Reruns, answers: Answers, limits: Limits | None) -> None:
         self._link, self._reader, self._reruns, self._answers = link, reader, reruns, answers
+        self._limits = None if limits is None or limits.are_none else limits
         self._clock = SystemClock()
 
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Client.retry_many``."""
-        wanted, options = _one_of(status, UNSUCCESSFUL), ChangeOptions.taken(given)
+        wanted, options = _one_of(status, UNSUCCESSFUL), _take_options(given)
         runs, source = self._runs(wanted, given)
         retried = self._retried(runs, source, given.get("match"))
         ids = [run.id for run in runs if run.id not in retried]
@@ -84,18 +80,20 @@ class BulkChanges:
 
     def cancel_runs(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Client.cancel_runs``."""
-        wanted, options = _one_of(status, _CANCELLED), ChangeOptions.taken(given)
+        wanted, options = _one_of(status, _CANCELLED), _take_options(given)
         demand_filter(given)
         runs, source = self._runs(wanted, given)
         return self._carry_out([run.id for run in runs], self._reruns.cancel, options, CHANGED_PER_SECOND, source)
 
     def change(self, act: Act, given: dict[str, Any], *, is_pushing: bool = False, **usual: Any) -> Repaired:
         """Change schedules by *act*. *usual*: filters that hold unless others are given."""
-        options = ChangeOptions.taken(given)
+        options = _take_options(given)
         demand_filter(given)
-        found = select(Filter.of(limit=options.limit, **(usual | given)), self._reader)
+        wanted = Filter.of(limit=options.get("limit"), limits=self._limits, **(usual | given))
+        versions = {schedule.id: schedule.version for schedule in select(wanted, self._reader)}
+        act = act if self._limits is None else partial(_one_by_one, act, versions)
         per_second = PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
-        return self._carry_out([schedule.id for schedule in found], act, options, per_second)
+        return self._carry_out(versions, act, options, per_second)
 
     # -- candidates -------------------------------------------------------------------------------
 
@@ -128,14 +126,14 @@ class BulkChanges:
     # -- changes ----------------------------------------------------------------------------------
 
     def _carry_out(
-        self, ids: Iterable[str], act: Act, options: ChangeOptions, per_second: int, source: Source | None = None
+        self, ids: Iterable[str], act: Act, options: RepairOptions, per_second: int, source: Source | None = None
     ) -> Repaired:
-        candidates = list(dict.fromkeys(ids))[: options.limit]
-        tally, rate, total = Tally(candidates, source), Rate(options.per_second or per_second), len(candidates)
+        candidates = list(dict.fromkeys(ids))[: options.get("limit")]
+        tally, rate, total = Tally(candidates, source), Rate(options.get("per_second") or per_second), len(candidates)
         plan = tally.result(is_dry_run=True)
-        if options.dry_run or (candidates and options.confirm is not None and not options.confirm(plan)):
+        confirm, on_progress = options.get("confirm"), options.get("on_progress") or (lambda done, total: None)
+        if options.get("dry_run") or (candidates and confirm is not None and not confirm(plan)):
             return plan
-        on_progress = options.on_progress or (lambda done, total: None)
         on_progress(0, total)
         began_ms = self._clock.monotonic_ms()
         for some in pages_of(candidates, rate.portion):
@@ -160,6 +158,11 @@ def demand_filter(filters: Mapping[str, Any]) -> None:
     """Check that there is a filter: no change of everything by accident. Raises InvalidSchedule."""
     if all(value is None for value in filters.values()):
         raise InvalidSchedule("match", None, "no filter is given", 'give one, or match="*" for all')
+
+
+def _one_by_one(act: Act, versions: Mapping[str, str | None], ids: Sequence[str]) -> Mapping[str, IdOutcome]:
+    """Do *act* with each of *ids*, if it has the version that was found."""
+    return {id: act([id], if_version=versions[id])[id] for id in ids}
 
 
 def _one_of(status: object, statuses: Sequence[RunStatus]) -> RunStatus:

@@ -132,7 +132,8 @@ class Client(Schedules):
     def acting_as(self, by: str, limits: Limits | None = None) -> Client:
         """
         Return a client with the same connections, whose changes the log has under the name *by*. It costs no call of
-        Redis. With *limits*, the history of a schedule begins when it came within them. Raises InvalidSchedule.
+        Redis. With *limits*, ``get``, ``list`` and changes in bulk find no schedule beyond them, and the history of a
+        schedule begins when it came within them. Raises InvalidSchedule.
         """
         other = copy(self)
         other._by, other._limits = check_by(by), limits
@@ -284,7 +285,7 @@ class Client(Schedules):
     def _bulk(self) -> BulkChanges:
         from zsched.client.bulk import BulkChanges
 
-        return BulkChanges(self._link, self._reader, self._reruns, self._answers)
+        return BulkChanges(self._link, self._reader, self._reruns, self._answers, self._limits)
 
     @cached_property
     def _history(self) -> HistoryReader:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from zsched.client.calendars import CalendarCalls
 from zsched.client.calls import naming_lost_call
-from zsched.core.clock import Clock
+from zsched.core.clock import Clock, from_ms
 from zsched.core.options.arguments import (
     ScheduleFilters,
     SearchFilters,
@@ -239,29 +239,22 @@ class Schedules(CalendarCalls):
         """
         from zsched.client.backfill import Backfiller  # it reads the past, which other calls need not wait for
 
-        backfiller = Backfiller(self._link, self._store, self._history, self._found, check_id(id), flag("again", again))
+        backfiller = Backfiller(self._link, self._store, self._history, self.get, check_id(id), flag("again", again))
         return backfiller.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
 
-    def _found(self, id: str) -> Schedule:
+    # -- reading ------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound, also if it is beyond the limits of the caller."""
-        with naming_lost_call(id):
+        with naming_lost_call(check_id(id)):
             found = self._reader.get(id)
         if self._limits is not None and self._limits.refusal(found.limited_by) is not None:
             raise not_found(id, self._keys)
         return found
 
-    # -- reading ------------------------------------------------------------------------------------
-
-    def get(self, id: str) -> Schedule:
-        """Return one schedule."""
-        with naming_lost_call(check_id(id)):
-            return self._reader.get(id)
-
     def _get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
         """Yield the schedules of *ids* that exist, in the order of *ids*; read page by page."""
         return self._reader.schedules(map(check_id, ids))
-
-    # -- reading ------------------------------------------------------------------------------------
 
     def list(
         self, *, limit: int | None = None, after: str | None = None, **filters: Unpack[ScheduleFilters]
@@ -274,7 +267,7 @@ class Schedules(CalendarCalls):
         """
         from zsched.core.listing import Filter, select
 
-        return select(Filter.of(limit=limit, after=after, **filters), self._reader)
+        return select(Filter.of(limit=limit, after=after, limits=self._limits, **filters), self._reader)
 
     def preview(
         self, /, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]
@@ -298,6 +291,21 @@ class Schedules(CalendarCalls):
         schedule = None if id is None else self.get(id)
         rule = with_calendars(define_trigger(trigger), self._reader.calendars) if id is None else None
         return next_times(self._link, self._clock, schedule, rule, n, start)
+
+    def _coming(self, schedule: Schedule, n: int) -> Sequence[datetime]:
+        """
+        Return the next *n* times of *schedule*, an overdue one included; only the first if this machine lacks its zone.
+        A paused, quarantined or ended schedule has none.
+        """
+        from zsched.client.preview import next_times
+        from zsched.core.triggers.zones import has_zone
+
+        first_ms = schedule.next_ms if schedule.nominal_ms is None else schedule.nominal_ms
+        if schedule.state is not ScheduleState.ACTIVE or first_ms is None:
+            return []
+        if schedule.trigger is not None and not has_zone(schedule.tz):
+            return [from_ms(first_ms)]
+        return next_times(self._link, self._clock, schedule, None, n, from_ms(max(first_ms - 1, 0)))
 
     def _overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""

@@ -85,10 +85,12 @@ class Updating:
         self._puts.check_serializer()
         return found
 
-    def sign(self, ids: Sequence[str], *, takes_unsigned: bool) -> Mapping[str, IdOutcome]:
+    def sign(
+        self, ids: Sequence[str], if_version: str | None = None, *, takes_unsigned: bool
+    ) -> Mapping[str, IdOutcome]:
         """
-        Sign the schedules *ids* again: signed, or unchanged. *takes_unsigned*: also those without a signature. Errors:
-        another program made or changed it.
+        Sign the schedules *ids* again, if they have *if_version*: signed, or unchanged. *takes_unsigned*: also those
+        without a signature. Errors: another program made or changed it.
         """
         self._puts.check_serializer()  # before a payload is opened
         outcomes: dict[str, IdOutcome] = {id: IdOutcome("not_found") for id in ids}
@@ -96,6 +98,8 @@ class Updating:
         for found in self._reader.schedules(ids):
             id = found.id
             try:
+                if if_version not in (None, found.version):
+                    raise VersionConflict(id, if_version or "", found.version)
                 if signature := rq_fields(found.record).get(SIGNATURE_FIELD, b""):
                     self._demand_good(found, "schedule it again")
                 elif not takes_unsigned:

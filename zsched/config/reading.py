@@ -114,24 +114,25 @@ def read_private(
 class Watched(Generic[T]):
     """A file that is read again when it has changed. ``problem``: why its last change is not used; or ""."""
 
-    def __init__(self, file: str, read: Callable[[], T]) -> None:
-        """*read* returns the content of *file*, or raises ConfigError."""
-        self._file, self._read = file, read
-        self._content: T | None = None
-        self._seen: tuple[int, ...] | None = None
+    def __init__(self, file: str, read: Callable[[], T], content: T | None = None) -> None:
+        """*read* returns the content of *file*, or raises ConfigError. *content*: until it can be read for once."""
+        self._file, self._read, self._content = file, read, content
+        self._seen: tuple[int, ...] | None = ()  # of the content; none was read yet
         self.problem = ""
 
     def current(self) -> T:
-        """Return the content; if its last change cannot be used, that of before. Raises ConfigError: there is none."""
+        """
+        Return the content; if its last change cannot be used, that of before, and the next call reads it again. Raises
+        ConfigError: there is none.
+        """
         seen = _identity(self._file)
-        if self._content is None or seen != self._seen:
+        if self._content is None or self.problem or seen != self._seen:
             try:
-                self._content, self.problem = self._read(), ""
+                self._content, self._seen, self.problem = self._read(), seen, ""
             except ConfigError as error:
                 if self._content is None:
                     raise
                 self.problem = str(error)
-            self._seen = seen
         return self._content
 
 

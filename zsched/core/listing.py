@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from zsched.core.model import Schedule
+from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import FacetFilters, check_filter, choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
@@ -87,7 +88,7 @@ class Cursor(NamedTuple):
 class Filter(NamedTuple):
     """
     Conditions of a listing; None: no condition. ``match`` is a glob over ids; ``owner`` "": without owner. Instants
-    in ms, exclusive.
+    in ms, exclusive. ``limits``: of the caller.
     """
 
     state: ScheduleState | None = None
@@ -102,6 +103,7 @@ class Filter(NamedTuple):
     match: str | None = None
     limit: int | None = None
     after: Cursor | None = None
+    limits: Limits | None = None
 
     @classmethod
     def of(
@@ -150,6 +152,7 @@ class Filter(NamedTuple):
             and (self.name is None or self.name == schedule.name)
             and (self.due_after_ms is None or (due_ms is not None and due_ms > self.due_after_ms))
             and (self.due_before_ms is None or (due_ms is not None and due_ms < self.due_before_ms))
+            and (self.limits is None or self.limits.refusal(schedule.limited_by) is None)
         )
 
 

@@ -256,17 +256,14 @@ class Application:
             for place, scheduled in self._sync.put_many((steps[n].definition, steps[n].held) for n in together):
                 number = together[place]
                 del left[number]
-                if isinstance(scheduled, ZschedError):
-                    yield number, scheduled
-                else:
-                    yield number, self._tried(steps[number], scheduled)
+                yield number, self._tried(steps[number], scheduled)
         for number in left:
             yield number, self._tried(steps[number], None)
 
-    def _tried(self, step: Step, scheduled: Scheduled | None) -> Step | ZschedError:
-        """Return the result of ``_done``, or its error. Raises RedisUnavailable."""
+    def _tried(self, step: Step, scheduled: Scheduled | ZschedError | None) -> Step | ZschedError:
+        """Return the result of ``_done``, or its error, or that of the put. Raises RedisUnavailable."""
         try:
-            return self._done(step, scheduled)
+            return scheduled if isinstance(scheduled, ZschedError) else self._done(step, scheduled)
         except RedisUnavailable:
             raise
         except ZschedError as error:

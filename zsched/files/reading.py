@@ -12,19 +12,19 @@ A file of schedules: from its text to checked entries, or to all its mistakes.
     dates = ["2026-09-24..2026-09-26 Chuseok"]
     ics = "kr.ics"                     # a file of a calendar program, from the folder of this one
 
-``checking`` has the keys of an entry. This module is pure: the caller's *checks* decide on function paths, options and
-arguments. An entry with a mistake is checked to its end, so that one reading reports all mistakes. If a mistake could
-cause others, those are not reported. Arguments are checked last, when their keys have no mistake.
+``checking`` has the keys of an entry. The caller's *checks* decide on function paths, options and arguments. An entry
+with a mistake is checked to its end, so that one reading reports all mistakes. If a mistake could cause others, those
+are not reported. Arguments are checked last, when their keys have no mistake.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from zsched.config.reading import read_toml
 from zsched.core.model import Definition
@@ -38,6 +38,7 @@ from zsched.files.checking import (
     NOT_SHARED,
     ONE_RULE,
     REFUSED,
+    ClientChecks,
     check_through,
     may_be_arguments,
     mend,
@@ -47,22 +48,6 @@ from zsched.files.checking import (
 
 STDIN: Final = "-"
 _TOP: Final = ("owner", "defaults", "schedules", "calendars")
-
-
-class Checks(Protocol):
-    """Checks of a file's entries."""
-
-    def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
-        """
-        Return the definition of a function's path and options, ``id`` and ``owner`` included, without a check of
-        arguments. Without a path, which was bad, only the options are checked. Raises InvalidSchedule.
-        """
-
-    def calendar(self, name: str, table: Mapping[str, Any], owner: str) -> Calendar:
-        """Return the calendar of a table, which entries may name. Raises InvalidSchedule."""
-
-    def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterable[InvalidSchedule]:
-        """Yield the mistakes in the arguments in *options* for the function, each with the parameter as ``field``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +91,7 @@ class ScheduleFile:
         return _refusal(self.name, complaints)
 
 
-def read(name: str, raw: bytes, checks: Checks, owner: str | None = None) -> ScheduleFile:
+def read(name: str, raw: bytes, checks: ClientChecks, owner: str | None = None) -> ScheduleFile:
     """
     Return the schedules in *raw*, the content of file *name* (``-``: standard input). *owner* replaces the file's.
 
@@ -127,7 +112,7 @@ def read(name: str, raw: bytes, checks: Checks, owner: str | None = None) -> Sch
 class _Reading:
     """The reading of one file, from parsed TOML to entries. Complaints are collected."""
 
-    def __init__(self, name: str, found: dict[str, Any], lines: Lines, checks: Checks) -> None:
+    def __init__(self, name: str, found: dict[str, Any], lines: Lines, checks: ClientChecks) -> None:
         self._name, self._found, self._lines, self._checks = name, found, lines, checks
         self._complaints: list[Complaint] = []
 

@@ -84,9 +84,3 @@ def found_at(path: str) -> Any:
             return Absent(f"{at}.{name}") if is_package and end < len(names) - 1 else Missing(found, at, name)
         found = getattr(found, name)
     return found
-
-
-def named(path: str) -> Any:
-    """Return the object at the dotted *path*; None if there is no such object. Raises InvalidTask."""
-    found = found_at(path)
-    return None if isinstance(found, Absent | Missing) else found

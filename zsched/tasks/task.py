@@ -232,7 +232,7 @@ class Task(Typed, Generic[P, R]):
             payload, options = self._split(given)
             same = self.signature.bind(args, kwargs) | payload
             return Call(self.path, self.complete_options({**options, "kwargs": same}))
-        found = importing.named(func) if isinstance(func, str) else func
+        found = importing.found_at(func) if isinstance(func, str) else func
         if not isinstance(found, Task):
             return Call(func, given)
         payload, options = found._split(given)

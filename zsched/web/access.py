@@ -95,7 +95,7 @@ class Caller:
         Return the options of a put that replaces *present*, or creates a schedule; *options* themselves if they replace
         nothing else anyhow. Raises Problem: *present* is outside of the limits.
         """
-        if present is not None and not self.sees(present):
+        if present is not None and self.account.limits.refusal(present.limited_by) is not None:
             detail = f"schedule {present.id!r} is beyond the limits of {self.account.name!r}"
             raise Problem(403, "outside-limits", detail, "give another id, or use another token")
         if options.get("if_version") is not None or options.get("if_exists") in ("error", "keep"):
@@ -115,10 +115,6 @@ class Caller:
         if not self.account.sees_arguments:
             detail = f"{self.account.name!r} may not see arguments, and {what} has them"
             raise Problem(403, "arguments-hidden", detail, "use a token that was made with --arguments")
-
-    def sees(self, schedule: Schedule) -> bool:
-        """Return True if a listing shows *schedule* to this caller."""
-        return self.account.limits.refusal(schedule.limited_by) is None
 
     def own(self, schedule: Schedule) -> Schedule:
         """Return *schedule*; to a limited caller without creation, last run and pause of before its put."""

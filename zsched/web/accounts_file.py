@@ -30,33 +30,25 @@ _USED_EVERY_MS: Final = 60_000  # a use within this time after another is not re
 _OF_ROOT: Final = "/var/lib/zsched-web"  # StateDirectory of the units in deploy/systemd
 
 
-class AccountsFile:
-    """The file at *path*. ``problem``: why ``current`` cannot use it; or ""."""
+class AccountsFile(Watched[Accounts]):
+    """The file at *path*. A server begins without accounts if it cannot be used."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.problem = path, ""
-        self._watched, self._nobody = Watched(str(path), self._read), Accounts()
+        super().__init__(str(path), self._parsed, Accounts())
+        self.path = path
         self._used = Path(f"{path}.used")
         self._noted = dict[str, int]()
 
     def read(self) -> Accounts:
         """Return its accounts; none if it is missing. Raises ConfigError: it cannot be used."""
         try:
-            return self._read()
+            return self._parsed()
         except ConfigError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return Accounts()
             raise
 
-    def current(self) -> Accounts:
-        """Return its accounts as a server knows them: those that it read last, if the file cannot be used now."""
-        try:
-            found, self.problem = self._watched.current(), self._watched.problem
-        except ConfigError as error:
-            found, self.problem = self._nobody, str(error)
-        return found
-
-    def _read(self) -> Accounts:
+    def _parsed(self) -> Accounts:
         place, owners = str(self.path), {0, os.geteuid()}
         with suppress(OSError):
             owners.add(self.path.parent.stat().st_uid)  # who could replace the file anyhow

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from zsched.client.bulk import ChangeOptions, demand_filter
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
-from zsched.core.options.arguments import check_id
-from zsched.core.options.choices import Missed, ScheduleState
-from zsched.core.repair import IdOutcome, Repaired, Tally
-from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound, VersionConflict, ZschedError
+from zsched.core.options.choices import Missed
+from zsched.core.repair import Repaired
+from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound, VersionConflict
 from zsched.storage.keys import keys_of
 from zsched.storage.refusals import contended, not_found
 from zsched.web.access import Caller
@@ -27,29 +25,14 @@ from zsched.web.reading import rfc3339
 ATTEMPTS: Final = 3
 T = TypeVar("T")
 
-
-class ScheduleAction(NamedTuple):
-    """
-    An action on schedules. ``state``: of the schedules that it is for. ``outcome``: "": its result. ``done``: the word
-    for a changed schedule. ``arguments``: with their defaults.
-    """
-
-    state: ScheduleState | None
-    outcome: str
-    done: str
-    arguments: Mapping[str, Any] = {}
-
-
+# On one schedule, or on all that filters find; with the word for a changed schedule.
+ACTIONS: Final = {"pause": "paused", "resume": "resumed", "release": "released", "cancel": "cancelled"}
 _MISSED: Final = {"missed": Missed.FIRE.value}
-ACTIONS: Final = {
-    "pause": ScheduleAction(ScheduleState.ACTIVE, "paused", "paused", {"note": "", "until": None}),
-    "resume": ScheduleAction(ScheduleState.PAUSED, "resumed", "resumed", _MISSED),
-    "release": ScheduleAction(ScheduleState.QUARANTINED, "resumed", "released", _MISSED),
-    "cancel": ScheduleAction(None, "", "cancelled"),
-}
-
-_ARGUMENTS: Final[dict[str, Mapping[str, Any]]] = {
-    **{name: action.arguments for name, action in ACTIONS.items()},
+_ARGUMENTS: Final[dict[str, Mapping[str, Any]]] = {  # with their defaults
+    "pause": {"note": "", "until": None},
+    "resume": _MISSED,
+    "release": _MISSED,
+    "cancel": {},
     "skip": {"at": None, "next": 1, "note": ""},
     "unskip": {"at": None, "note": ""},
 }
@@ -58,10 +41,7 @@ _TIMES: Final = ("at", "until")
 
 async def found_of(call: Caller, id: str) -> Schedule:
     """Return schedule *id*. Raises ScheduleNotFound, also if it is beyond the limits: that tells nothing of it."""
-    found = await call.client.get(check_id(id))
-    if not call.sees(found):
-        raise not_found(id, keys_of(call.settings))
-    return call.own(found)
+    return call.own(await call.client.get(id))
 
 
 async def coming_of(call: Caller, id: str, **options: Any) -> list[datetime]:
@@ -153,31 +133,10 @@ async def change_all(
     """
     Do *action* (``ACTIONS``) with the schedules that *filters* find, as ``Client.pause_many`` and the others do;
     *given*: its note, or what to do with missed times. Raises Problem.
-
-    Of a limited caller, change those within the limits, each as it was found.
     """
     call.demand_write()
-    state, outcome, *_ = ACTIONS[action]
-    arguments = _arguments(action, given)
-    if not call.is_limited:
-        done: Repaired = await getattr(call.client, f"{action}_many")(**arguments, **filters, **options)
-        return done
-    wanted = ChangeOptions.taken(options)
-    demand_filter(filters)
-    usual = {} if state is None else {"state": state}
-    found = [each async for each in call.client.list(**(usual | filters)) if call.sees(each)][: wanted.limit]
-    tally = Tally([each.id for each in found])
-    if wanted.dry_run:
-        return tally.result(is_dry_run=True)
-    for each in found:
-        try:
-            result = await getattr(call.client, action)(each.id, **arguments, if_version=each.version)
-            tally.add({each.id: IdOutcome(outcome or result)})
-        except ScheduleNotFound:
-            tally.add({each.id: IdOutcome("not_found")})
-        except ZschedError as error:
-            tally.add({each.id: IdOutcome("", error=error)})
-    return tally.result()
+    done: Repaired = await getattr(call.client, f"{action}_many")(**_arguments(action, given), **filters, **options)
+    return done
 
 
 # -- runs ---------------------------------------------------------------------------------------------

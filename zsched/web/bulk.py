@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import structlog
 from fastapi import Request
@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from zsched.core.options.arguments import ScheduleFilters
+from zsched.core.options.table import ScheduleRow
 from zsched.core.runs.job import CALLBACKS
 from zsched.core.runs.run_id import ID
 from zsched.core.wording import LONGEST_NAME
@@ -33,9 +34,6 @@ from zsched.web.calls import Admitted, Body, routes
 from zsched.web.problems import Problem
 from zsched.web.reading import call_options, func_of, only, parsed, read_lines, with_times
 from zsched.web.rendering import JsonAnswer
-
-if TYPE_CHECKING:
-    from zsched.core.options.table import ScheduleRow
 
 log = structlog.get_logger(__name__)
 router = routes("many schedules")
@@ -163,7 +161,7 @@ class BatchResponse(Response):
                 told[place] = _refused(first + place, None, error)
         for some in _without_repeated_ids(rows) if self._call.is_limited else [rows]:
             kept = await self._guarded(some, first, told) if self._call.is_limited else some
-            many = await self._call.client.schedule_many((cast("ScheduleRow", row) for _, row in kept), errors="return")
+            many = await self._call.client.schedule_many((cast(ScheduleRow, row) for _, row in kept), errors="return")
             for (place, _), id, outcome in zip(kept, many.ids, many.outcomes, strict=True):
                 told[place] = f'{{"row": {first + place}, "id": "{id}", "outcome": "{outcome}"}}'
             for number, refusal in many.errors:

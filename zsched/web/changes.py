@@ -13,7 +13,7 @@ from fastapi import Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from zsched.aio.bridge import run
-from zsched.core.log.shown import shown_entry
+from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.errors import ZschedError
 from zsched.storage.queues import queues_seen
 from zsched.web import schemas
@@ -61,7 +61,7 @@ async def entries(
     found, source = await call.client.log(rfc3339("since", since), limit=limit)
     suffix, shown = request.app.state.run_suffix, []
     async for entry in found:
-        shown.append(shown_entry(entry, suffix))
+        shown.append(entry_for_json(entry, *changes_or_problem(entry, suffix)))
         if len(shown) >= limit:
             break
     return JsonAnswer({"entries": shown, "source": source.to_dict()})

@@ -34,7 +34,7 @@ import structlog
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.core.entry import Entry, Position
-from zsched.core.log.shown import shown_entry
+from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.log import Log
 
@@ -214,7 +214,7 @@ class Events:
         return _HELLO + (b"" if self._last == _BEGINNING else f"id: {event_id(self._last)}\n".encode()) + b"\n"
 
     def _text(self, entry: Entry) -> bytes:
-        shown = json.dumps(shown_entry(entry, self._run_suffix))
+        shown = json.dumps(entry_for_json(entry, *changes_or_problem(entry, self._run_suffix)))
         return f"id: {event_id(entry.position)}\ndata: {shown}\n\n".encode()
 
 

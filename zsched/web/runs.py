@@ -92,11 +92,11 @@ async def of_schedule(
     if call.is_limited:
         await found_of(call, id)
     past = await call.client.history(id, limit=page_size, after=page_token)
-    retries = await retries_of(call.client, (one.run for one in past if one.run is not None), id)
-    shown = []
-    for one in past:
-        of_one = one.shown_occurrence() | {"retried": None if one.run is None else retries.last_retry(one.run)}
-        shown.append(of_one | {name: of_one[name] and call.shown(of_one[name]) for name in ("run", "retried")})
+    retries = await retries_of(call.client, (one.run for one in past), id)
+    shown = [
+        one | {name: one[name] and call.shown(one[name]) for name in ("run", "retried")}
+        for one in map(retries.shown, past)
+    ]
     told = {
         "past": shown,
         "next_page_token": past.after,
@@ -158,11 +158,10 @@ async def replaced_since(client: AsyncClient, ms: int, id: str | None = None, **
     return known
 
 
-async def retries_of(client: AsyncClient, runs: Iterable[Run], id: str | None = None) -> Replacements:
+async def retries_of(client: AsyncClient, runs: Iterable[Run | None], id: str | None = None) -> Replacements:
     """Return the retries of *runs*, which are of schedule *id* or of any."""
     known = Replacements()
-    since, until = known.further_back(runs) or (None, None)
-    if since is not None:
-        async for one in client.iter_history(id, status=What.RETRIED, since=since, until=until, limit=READ):
+    if (search := known.search_retries(runs)) is not None:
+        async for one in client.iter_history(id, **search):
             known.add(one)
     return known

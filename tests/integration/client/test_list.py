@@ -11,7 +11,8 @@ import pytest
 import redis
 
 from tests.integration.client.calls import HOUR, KEYS, SOON, ids
-from zsched import Client, InvalidSchedule
+from zsched import Client, InvalidSchedule, ScheduleNotFound
+from zsched.core.options.allowed import Limits
 from zsched.core.options.choices import Priority
 
 
@@ -34,6 +35,18 @@ def test_a_listing_applies_every_filter_and_lists_paused_schedules_last(client: 
     for bad in ({"state": "gone"}, {"due_after": datetime(2026, 1, 1)}, {"limit": -1}, {"after": "x"}, {"kind": "x"}):
         with pytest.raises(InvalidSchedule):
             client.list(**bad)
+
+
+def test_a_client_with_limits_reads_no_schedule_beyond_them(client: Client) -> None:
+    for id, queue in (("a", "sms"), ("b", "shop"), ("c", "shop")):
+        client.schedule("app.a", id=id, at=SOON, queue=queue)
+    shop = client.acting_as("shop", Limits(queues=("shop",)))
+
+    assert ["b"] == ids(shop.list(limit=1))
+    assert "b" == shop.get("b").id
+    for read in (shop.get, shop.preview):
+        with pytest.raises(ScheduleNotFound):
+            read("a")
 
 
 @pytest.mark.parametrize("text", ["größe", 'a"b', "a\\b", "<&>", "ключ", "😀"])

@@ -13,6 +13,7 @@ from tests.clocks import pass_time
 from tests.integration.client.calls import HOUR
 from zsched import Client, InvalidSchedule, RedisUnavailable
 from zsched.core.clock import ManualClock
+from zsched.core.options.allowed import Limits
 from zsched.core.repair import AT_ONCE
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
@@ -173,3 +174,17 @@ def test_changes_are_spread_by_their_rate(client: Client, monkeypatch: pytest.Mo
     client.pause_many(tag="sale", per_second=80, on_progress=lambda done, _: seen.append(clock.monotonic_ms()))
 
     assert [0, 0, 250] == seen
+
+
+def test_a_client_with_limits_changes_each_of_its_schedules_as_it_was_found(client: Client) -> None:
+    campaign(client, 4)
+    shop = client.acting_as("shop", Limits(tags=("sale",)))
+
+    def leaves(_: object) -> bool:
+        client.update("mail-0001", tags=["taken"])
+        return True
+
+    result = shop.pause_many(match="*", limit=3, confirm=leaves)
+
+    assert (3, 2, ["mail-0001"]) == (result.found, result.done, [id for id, _ in result.refused])
+    assert ["mail-0000", "mail-0002"] == [one.id for one in client.list(state="paused")]

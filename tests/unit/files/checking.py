@@ -16,17 +16,19 @@ from zsched.errors import InvalidFile, InvalidSchedule
 from zsched.files.checking import ClientChecks
 from zsched.files.reading import ScheduleFile, read
 
-CHECKS = ClientChecks(Client(Redis(), clock=ManualClock()))  # it is never connected
+CLIENT = Client(Redis(), clock=ManualClock())  # it is never connected
+CHECKS = ClientChecks(CLIENT)
 
 
-class Completing:
+class Completing(ClientChecks):
     """Checks of functions that have *options* of their own, and accept anything."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(CLIENT)
         self._own = options
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
-        return CHECKS.define(func, {**self._own, **options})
+        return super().define(func, {**self._own, **options})
 
     def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
         yield from ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -96,9 +95,6 @@ def stopping() -> Iterator[list[int]]:
         asked.append(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        yield asked
-        return
     before = signal.signal(signal.SIGINT, ask)
     try:
         yield asked

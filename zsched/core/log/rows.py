@@ -34,18 +34,6 @@ class Row(Protocol):
         """Yield the keys that it changes."""
 
 
-class OfNothing:
-    """A row that concerns no schedule."""
-
-    __slots__ = ()
-
-    def ids(self) -> Iterable[str]:
-        return ()
-
-    def changed_keys(self) -> Iterator[Key]:
-        return iter(())
-
-
 @dataclass(slots=True)
 class OfSchedule:
     """A row of one schedule."""

@@ -1,4 +1,4 @@
-"""Entries for JSON: what each changed, without arguments."""
+"""Entries for people and for JSON: what each changed, without arguments."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from zsched.core.wording import plural
 _NAMED: Final = 3  # fields
 
 
-def entry_for_json(entry: Entry, found: Iterable[Change], problem: str = "") -> dict[str, Any]:
+def entry_for_json(entry: Entry, found: Iterable[Change], problem: str) -> dict[str, Any]:
     """Return *entry* with *found*, its changes; the keys are stable. *problem*: why it cannot be read."""
     at = iso(entry.position.t_us // 1000)
     fields = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
     return fields | ({"problem": problem} if problem else {})
 
 
-def shown_entry(entry: Entry, run_suffix: str) -> dict[str, Any]:
-    """Return *entry* for JSON, with all its changes; *run_suffix* as in ``changes``."""
+def changes_or_problem(entry: Entry, run_suffix: str) -> tuple[list[Change], str]:
+    """Return the changes in *entry*, and ""; or none, and a text about an entry that this version does not know."""
     try:
-        return entry_for_json(entry, changes(entry, run_suffix))
+        return list(changes(entry, run_suffix)), ""
     except UnknownEntry:
-        return entry_for_json(entry, [], unknown_entry_text(entry))
+        return [], _unknown_entry_text(entry)
 
 
-def unknown_entry_text(entry: Entry) -> str:
+def _unknown_entry_text(entry: Entry) -> str:
     """Describe an entry that this version does not know, without its values, which may be arguments."""
     names = ", ".join(name.decode(errors="backslashreplace") for name in entry.body[::2][:_NAMED])
     size = len(entry.body) // 2

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final
 
 from zsched.core.clock import LAST_MS, from_ms
@@ -38,24 +37,26 @@ class Replacement:
 class Replacements:
     """
     Runs by what they are in place of: ``backfilled`` by schedule and nominal time, ``retried`` by run id. ``since_ms``:
-    the time since when ``further_back`` let its caller read retries.
+    the time since when ``search_retries`` let its caller read retries.
     """
 
     backfilled: dict[str, dict[int, Run]] = field(default_factory=lambda: defaultdict(dict))
     retried: dict[str, Change] = field(default_factory=dict)
     since_ms: int = LAST_MS
 
-    def further_back(self, runs: Iterable[Run]) -> tuple[datetime, datetime | None] | None:
+    def search_retries(self, runs: Iterable[Run | None]) -> dict[str, Any] | None:
         """
-        Return the times (since; and until, None: now) between which the caller shall read retries, and ``add`` them, to
-        know all of *runs*: back to the earliest end of those that did not succeed. None if that was asked before.
+        Return the search of the history by which the caller shall read retries, and ``add`` them, to know all of
+        *runs*: back to the earliest end of those that did not succeed. None if that was asked before.
         """
-        ends_ms = (run.ended_ms for run in runs if run.status in UNSUCCESSFUL and run.ended_ms is not None)
+        failed = (run for run in runs if run is not None and run.status in UNSUCCESSFUL)
+        ends_ms = (run.ended_ms for run in failed if run.ended_ms is not None)
         since_ms, until_ms = min(ends_ms, default=LAST_MS), self.since_ms
         if since_ms >= until_ms:
             return None
         self.since_ms = since_ms
-        return from_ms(since_ms), None if until_ms == LAST_MS else from_ms(until_ms)
+        until = None if until_ms == LAST_MS else from_ms(until_ms)
+        return {"status": What.RETRIED, "since": from_ms(since_ms), "until": until, "limit": READ}
 
     def add(self, one: Change) -> None:
         """Add the run of an occurrence, if it is in place of another. The newest come first, and count."""
@@ -91,6 +92,10 @@ class Replacements:
         """Return the last retry of *run* for JSON, or None."""
         retry = self.of_run(run.id)
         return None if retry is None else retry.run.to_dict()
+
+    def shown(self, one: Change) -> dict[str, Any]:
+        """Return an occurrence for JSON, with the last retry of its run, or None."""
+        return one.shown_occurrence() | {"retried": None if one.run is None else self.last_retry(one.run)}
 
     def _last(self, run: Run) -> Run:
         seen = set[str]()

@@ -112,14 +112,6 @@ class ValueType(Enum):
     OBJECT = "object"
 
 
-def _unchanged(value: Any) -> Any:
-    return value
-
-
-def _unchecked(name: str, value: Any) -> Any:
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
     """
@@ -133,11 +125,11 @@ class Form:
     metavar: str = "TEXT"
     value_type: ValueType = ValueType.TEXT
     schema: Schema = field(default_factory=TEXT.copy)
-    check: Callable[[str, Any], Any] = _unchecked
+    check: Callable[[str, Any], Any] = lambda name, value: value
     to_text: Callable[[Any], str] = str
     from_text: Callable[[str], Any] = str
-    to_argument: Callable[[Any], Any] = _unchanged
-    to_json: Callable[[Any], Any] = _unchanged
+    to_argument: Callable[[Any], Any] = lambda value: value
+    to_json: Callable[[Any], Any] = lambda value: value
     unit: str = ""
     enum: type[Enum] | None = None
 

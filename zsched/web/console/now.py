@@ -14,7 +14,7 @@ from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
 from zsched.core.runs.run_id import RunId
-from zsched.errors import InvalidSchedule, ZschedError
+from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.health.status import StatusView
 from zsched.web.console.drawing import bars_of
 from zsched.web.console.shared import Shared
@@ -83,12 +83,11 @@ async def now(view: Viewed) -> Response:
 async def find(view: Viewed, q: str = "") -> Response:
     """Lead to the schedule or run of this id, if there is one; else to the list of ids with this text."""
     text = q.strip()
-    if view.call.is_limited:
-        found = [each async for each in view.call.client._get_many([text] if text else []) if view.call.sees(each)]
-        return view.to("schedules", text) if found else view.to("schedules", match=text)
     try:
+        if view.call.is_limited:
+            return view.to("schedules", (await view.call.client.get(text)).id)
         story = await view.call.client.why(text)
-    except InvalidSchedule:  # it cannot be an id
+    except (InvalidSchedule, ScheduleNotFound):  # it cannot be an id, or is not for this caller
         return view.to("schedules", match=text)
     if not story.is_known:
         return view.to("schedules", match=text)

@@ -10,9 +10,9 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.entry import Entry, UnknownEntry
-from zsched.core.log.kinds import changes, parse
-from zsched.core.log.shown import unknown_entry_text
+from zsched.core.entry import Entry
+from zsched.core.log.kinds import parse
+from zsched.core.log.shown import changes_or_problem
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.arguments import choice
@@ -127,8 +127,5 @@ async def _search(view: View, most: int) -> Searched:
 
 
 def _row(entry: Entry, run_suffix: str) -> LogRow:
-    try:
-        found = list(changes(entry, run_suffix))
-        return LogRow(entry, found, "" if found else parse(entry).sentence())
-    except UnknownEntry:
-        return LogRow(entry, (), unknown_entry_text(entry))
+    found, problem = changes_or_problem(entry, run_suffix)
+    return LogRow(entry, found, problem or ("" if found else parse(entry).sentence()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -15,10 +15,10 @@ from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
 from zsched.core.occurrences.planning import nominal_time
 from zsched.core.occurrences.replacements import Replacements
-from zsched.core.options.choices import Missed, ScheduleState
+from zsched.core.options.choices import Missed
 from zsched.core.options.definition import definition_of
 from zsched.core.options.instants import instant_ms
-from zsched.core.triggers.zones import has_zone, shown_zone
+from zsched.core.triggers.zones import shown_zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
@@ -32,9 +32,7 @@ router = APIRouter(include_in_schema=False)
 _COMING: Final = 20
 _PAST: Final = 20
 _SHOWN: Final = 100  # occurrences of a planned backfill
-_DONE: Final = {
-    "pause": "paused", "resume": "resumed", "release": "released", "skip": "skipped", "unskip": "taken back",
-}  # fmt: skip
+_DONE: Final = {**actions.ACTIONS, "skip": "skipped", "unskip": "taken back"}
 _WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
 
 
@@ -64,7 +62,7 @@ async def show(view: Viewed, id: str, after: str | None = None) -> Response:
         id=id,
         one=found,
         story=story,
-        coming=[] if found is None else await _coming(view, found),
+        coming=[] if found is None else with_remarks(found, await client._coming(found, _COMING)),
         past=[(mark_of(each), each, words_of(each), replacements.of(each)) for each in past],
         after=past.after,
         fields=[] if found is None else list(_fields(view, found)),
@@ -77,6 +75,8 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     """Pause, resume, release, run or cancel a schedule."""
     view.call.demand_write()
     form = await read_form(request)
+    if action == "cancel":
+        return view.done(f"{id}: {await actions.change(view.call, action, id, form)}", "schedules")
     if action in _DONE:
         given = {name: text for name, text in form.items() if text}
         if "until" in given:
@@ -86,8 +86,6 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
         return view.done(_DONE[action], "schedules", id)
     if action == "run":
         return view.done(f"pushed run {await actions.run_now(view.call, id)}", "schedules", id)
-    if action == "cancel":
-        return view.done(f"{id}: {await actions.change(view.call, action, id, form)}", "schedules")
     if action == "backfill":
         try:
             done = await _backfill(view, id, form)
@@ -126,21 +124,10 @@ async def _found(view: View, id: str) -> Schedule | None:
         return None
 
 
-async def _coming(view: View, one: Schedule) -> list[Coming]:
-    """Return the next occurrences of a schedule, with a remark where the clocks change between two of them."""
-    first_ms = one.next_ms if one.nominal_ms is None else one.nominal_ms
-    if one.state is not ScheduleState.ACTIVE or first_ms is None:
-        return []
-    if one.trigger is not None and not has_zone(one.tz):
-        return with_remarks(one, [from_ms(first_ms)])
-    times = await actions.coming_of(view.call, one.id, n=_COMING, start=from_ms(max(first_ms - 1, 0)))
-    return with_remarks(one, [at.astimezone(shown_zone(one.tz)) for at in times])
-
-
-def with_remarks(one: Schedule, times: list[datetime]) -> list[Coming]:
-    """Return *times*, local in the schedule's zone, with remarks."""
+def with_remarks(one: Schedule, times: Iterable[datetime]) -> list[Coming]:
+    """Return *times* with remarks where the clocks of the schedule's zone change between two of them."""
     found, offset = list[Coming](), None
-    for at in times:
+    for at in (each.astimezone(shown_zone(one.tz)) for each in times):
         remark = ""
         if offset is not None and at.utcoffset() != offset:
             remark = f"the clocks of {one.tz} have changed to UTC{at.isoformat()[-6:]}"

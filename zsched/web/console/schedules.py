@@ -43,26 +43,22 @@ async def list_(
         Filter.of(**options, after=after or None)
     except InvalidSchedule as error:
         return view.refused(error, "schedules", filters=filters, **_choices(after))
-    listing = view.call.client.list(**options, after=after or None)
+    listing = view.call.client.list(**options, after=after or None, limit=page_size + 1)
     head, middle, tail = view.pieces("schedules", filters=filters, **_choices(after))
 
     async def parts() -> AsyncIterator[str]:
         yield head
         found = list[Schedule]()
-        has_more, trouble = False, ""
+        trouble = ""
         try:
             async for one in listing:
-                if not view.call.sees(one):
-                    continue
-                if len(found) == page_size:
-                    has_more = True
-                    break
                 found.append(one)
-                yield view.text("_schedule_row", one=one)
+                if len(found) <= page_size:
+                    yield view.text("_schedule_row", one=one)
         except ZschedError as error:
             trouble = view.text("_trouble", trouble=page_problem(error))
         yield middle
-        last = found[-1].cursor if has_more else None
+        last = found[page_size - 1].cursor if len(found) > page_size else None
         is_empty = not found and not trouble and await run(request.app.state.is_empty)
         yield trouble or view.text("_schedules_foot", found=found, last=last, filters=filters, is_empty=is_empty)
         yield tail
@@ -110,7 +106,7 @@ async def change_all(view: Viewed, action: str, request: Request) -> Response:
     form = await read_form(request)
     filters = _demanded(form, action)
     done = await actions.change_all(view.call, action, with_times(filters), form)
-    return view.done(result_text(done, actions.ACTIONS[action].done), "schedules", **{**filters, "state": ""})
+    return view.done(result_text(done, actions.ACTIONS[action]), "schedules", **{**filters, "state": ""})
 
 
 def given_filters(given: Mapping[str, str]) -> dict[str, str]:

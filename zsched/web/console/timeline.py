@@ -92,11 +92,6 @@ def _shown_time(view: View) -> ShownTime:
     return ShownTime(start_ms, end_ms)
 
 
-def _middle(shown: ShownTime, now_ms: int) -> int:
-    """Return the instant around which to zoom: now if it is shown, else the middle."""
-    return now_ms if shown.start_ms < now_ms < shown.end_ms else (shown.start_ms + shown.end_ms) // 2
-
-
 async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, str]) -> dict[str, Any]:
     """Read what the timeline shows, and return it as its template takes it."""
     client, bucket = view.call.client, timedelta(milliseconds=-(-shown.span_ms // _BARS))
@@ -111,6 +106,8 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     replacements = await replaced_since(client, shown.start_ms, **filters) if listed else Replacements()
     absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
     known = client._get_many(sorted({one.id for one in listed}))
+    is_now = shown.start_ms < view.now_ms < shown.end_ms
+    middle_ms = view.now_ms if is_now else (shown.start_ms + shown.end_ms) // 2
     return {
         "shown": shown,
         "bars": bars_of(counted),
@@ -123,7 +120,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
         "is_list_cut": len(left_out) > len(listed),
         "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
         "legend": Mark,
-        "zooms": [(name, shown.around(_middle(shown, view.now_ms), span)) for name, span in _ZOOMS.items()],
+        "zooms": [(name, shown.around(middle_ms, span)) for name, span in _ZOOMS.items()],
     }
 
 
