@@ -10,6 +10,7 @@ from typing import Any
 
 from zsched import AsyncClient
 from zsched.aio.link import AsyncLink
+from zsched.core.options.allowed import Limits
 from zsched.storage.connection import Link
 
 
@@ -53,8 +54,8 @@ class InALoop:
         found = getattr(self._made, name)
         return self._blocking(found) if callable(found) else found
 
-    def acting_as(self, by: str) -> InALoop:
-        return InALoop(self._made.acting_as(by), self._of)
+    def acting_as(self, by: str, limits: Limits | None = None) -> InALoop:
+        return InALoop(self._made.acting_as(by, limits), self._of)
 
     def _blocking(self, method: Any) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
