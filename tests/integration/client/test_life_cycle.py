@@ -19,6 +19,7 @@ from tests.ledger import queued
 from tests.waiting import WITHIN_S
 from zsched import Client, InvalidSchedule, RedisUnavailable, ScheduleNotFound
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.occurrences.policy import passed_in
 from zsched.core.options.choices import Missed, ScheduleState
 from zsched.embedded import EmbeddedRedis
 
@@ -101,8 +102,8 @@ def test_resume_with_skip_tells_what_it_drops(client: Client, redis_client: redi
     assert ScheduleState.ACTIVE is resumed.state
     assert [resumed.next_at] == list(client.preview("r", n=1, start=now))
     [(_, entry)] = redis_client.xrevrange(KEYS.log(), count=1)
-    _, _, first, _, count, _ = entry[b"r"].split(b" ")
-    assert (str(first_ms).encode(), True) == (first, int(count) > 10)
+    [passed] = passed_in(entry[b"r"].split(b" ")[-1].decode())
+    assert ("paused", first_ms, True) == (passed.why, passed.range.first_ms, passed.range.count > 10)
 
 
 def test_life_cycle_calls_with_unknown_ids_or_bad_options_are_refused(client: Client) -> None:

@@ -44,7 +44,7 @@ OF_A_SCHEDULE = [
     entry(1, "backfill", id="a", runs=f"a-{T_MS} a-{T_MS + 1}"),
     entry(1, "cancel", *row_fields("cancel", f"a {T_MS}")),
     entry(1, "pause", b"note", b"", *row_fields("pause", f"a normal {T_MS}")),
-    entry(1, "resume", *row_fields("resume", f"a normal {T_MS + 9} {T_MS - 9} {T_MS} 5 {T_MS + 9}")),
+    entry(1, "resume", *row_fields("resume", f"a normal {T_MS + 9} {T_MS + 9} paused:{T_MS - 9}:{T_MS}:5")),
 ]
 
 
