@@ -66,6 +66,15 @@ def test_skipped_occurrences_are_as_many_as_the_scheduler_then_skips(
     assert {"fired": 144, "overlap": sum(skipped)} == numbers["slow"]
 
 
+def test_a_paused_schedule_is_left_out_by_name_of_its_state(zsched: Zsched, file: str) -> None:
+    Path(file).write_text(FILE + "enabled = false\n")
+
+    shown = zsched("simulate", file, "--days", "1")
+
+    assert "zsched: left out: 1 paused" in shown.stderr
+    assert "nightly" not in shown.stdout
+
+
 def test_a_file_with_a_mistake_is_refused_before_a_simulation(zsched: Zsched, file: str) -> None:
     Path(file).write_text(FILE.replace("every = 60", "every = -1"))
 

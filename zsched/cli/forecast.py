@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -59,8 +59,7 @@ def forecast(invocation: Invocation, /, start: Any, end: Moment, tz: str, limit:
             until, moment_at(start, "from", tz), limit=limit, on_progress=progress.at, **asked
         )
     invocation.answer(found.to_dict(), *_lines(found, limit, tz, asked["quiet_window"]), tz=tz)
-    left_out = [f"{number:,} {state}" for state, number in found.left_out.items()]
-    invocation.remark(*([f"left out: {', '.join(left_out)}"] if left_out else []))
+    tell_left_out(invocation, found.left_out)
     if found.is_cut:
         invocation.remark(f"too many schedules: the forecast ends at {local_text(found.end_ms, tz)}; filter them")
     if found.moved_ms:
@@ -92,6 +91,12 @@ def _lines(found: Forecast, limit: int, tz: str, quiet_window: timedelta | None)
     for one in found.suggestions:
         where = f"the {one.peak:,} of {one.queue} in the minute from {local_text(one.peak_ms, tz)}"
         yield f"{where} become {one.after:,} by {one.change}"
+
+
+def tell_left_out(invocation: Invocation, left_out: Mapping[str, int]) -> None:
+    """Say how many schedules have no future, by state."""
+    if left_out:
+        invocation.remark(f"left out: {', '.join(f'{number:,} {state}' for state, number in left_out.items())}")
 
 
 def backlog_text(one: Backlog, tz: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from zsched.cli.files import client_and_checks, refuse
-from zsched.cli.forecast import WORKERS, backlog_text
+from zsched.cli.forecast import WORKERS, backlog_text, tell_left_out
 from zsched.cli.lines import Table
 from zsched.cli.output import Progress
 from zsched.cli.program import DONE, Invocation, command
@@ -53,13 +53,14 @@ def simulate(
     try:
         application = Application(client, read(file, content(file, "a TOML file of schedules"), checks))
         with Progress("simulating", is_quiet=invocation.wants_json) as progress:
-            found = application.simulate(days * _DAY, workers, took, progress.at)
+            found, left_out = application.simulate(days * _DAY, workers, took, progress.at)
     except InvalidFile as error:
         return refuse(invocation, error, "nothing was simulated")
     schedules, backlogs = list(found.schedules.values()), [found.backlog(queue) for queue in workers]
     shown = {"days": days, "schedules": [one.to_dict() for one in schedules], "unknown": found.unknown}
-    shown["backlogs"] = [for_json(one) for one in backlogs]
+    shown |= {"backlogs": [for_json(one) for one in backlogs], "left_out": left_out}
     invocation.answer(shown, _table(schedules), *(backlog_text(one, tz) for one in backlogs), tz=tz)
+    tell_left_out(invocation, left_out)
     if found.unknown:
         invocation.remark(f"no duration is known of {some(found.unknown)}: it counts as no time; give --took")
     return DONE

@@ -16,6 +16,7 @@ lost in the middle, the schedules put so far stay. Applying the same file again 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -145,10 +146,11 @@ class Application:
         workers: Mapping[str, int],
         durations: Mapping[str, timedelta],
         on_progress: Callable[[int, int], None],
-    ) -> Simulation:
+    ) -> tuple[Simulation, Counter[str]]:
         """
-        Return the simulation of all entries within *length*, with *workers* by queue. Runs last as long as lately, or
-        as *durations* say. *on_progress*: of ``Simulation.run``. Raises as ``compare``.
+        Return the simulation of all entries within *length*, with *workers* by queue, and the ``left_out`` of their
+        ``Future``. Runs last as long as lately, or as *durations* say. *on_progress*: of ``Simulation.run``. Raises as
+        ``compare``.
         """
         now_ms = self._sync.now_ms()
         schedules = [step.foreseen(now_ms) for step in self.compare()]
@@ -156,7 +158,7 @@ class Application:
         simulation = Simulation(workers, self._sync.durations_ms(schedules) | given_ms, now_ms)
         future = Future(schedules, now_ms, now_ms, now_ms + length // _MILLISECOND)
         simulation.run(future.occurrences(), future.end_ms, on_progress)
-        return simulation
+        return simulation, future.left_out
 
     def stale(self) -> list[str]:
         """Return the ids of recurring schedules that the file owns but does not contain, sorted."""
