@@ -76,12 +76,13 @@ def out_of_rhythm(audit: Audit) -> Findings:
     """Check that occurrences are the rule's own, in order, without a hole."""
     told: set[str] = set()
     covered: dict[tuple[str, int, int], set[int]] = {}
+    noted: dict[tuple[str, int, int], set[int]] = {}  # excluded or skipped by hand, some of them ahead
     again: dict[str, set[int]] = {}  # nominal times of runs that a recovery put back: an archive knew their push
     for chain in audit.histories.chains:
         rhythms: dict[str, Rhythm] = {}
         for entry in chain:
             try:
-                for finding in _follow(rhythms, entry, covered, again):
+                for finding in _follow(rhythms, entry, covered, noted, again):
                     shown = f"{finding} (entry {entry.position})"
                     if shown not in told:
                         told.add(shown)
@@ -90,7 +91,8 @@ def out_of_rhythm(audit: Audit) -> Findings:
                 continue
     for (id, anchor_ms, every_ms), times in covered.items():
         times |= {time for time in again.get(id, ()) if min(times) < time < max(times)}
-        missing = [time for time in range(min(times), max(times), every_ms) if time not in times]
+        known = times | noted.get((id, anchor_ms, every_ms), set())
+        missing = [time for time in range(min(times), max(times), every_ms) if time not in known]
         if missing:
             shown = f"{len(missing)} occurrences have no outcome in any log, the first at {iso(missing[0])}"
             yield f"{id}, every {every_ms} ms from {anchor_ms}: {shown}"
@@ -100,6 +102,7 @@ def _follow(
     rhythms: dict[str, Rhythm],
     entry: Entry,
     covered: dict[tuple[str, int, int], set[int]],
+    noted: dict[tuple[str, int, int], set[int]],
     again: dict[str, set[int]],
 ) -> Findings:
     if entry.kind == "put_recurring":
@@ -133,26 +136,26 @@ def _follow(
                 if rhythm.next_ms in excluded:
                     rhythm.next_ms = min(times)
                 yield from _told(rhythm, rhythm.take(min(times), max(times), row.next_nominal_ms))
-                known = covered.setdefault(rhythm.key, set())
-                known.update(by_hand, excluded, range(min(times), max(times) + 1, rhythm.every_ms))
+                noted.setdefault(rhythm.key, set()).update(by_hand, excluded)
+                covered.setdefault(rhythm.key, set()).update(range(min(times), max(times) + 1, rhythm.every_ms))
     elif entry.kind == "replan":
         for move in ReplanEntry(entry).moved:
             if (rhythm := rhythms.get(move.id)) is not None:
                 rhythm.next_ms = move.new_nominal_ms
-                covered.setdefault(rhythm.key, set()).update(_excluded(move.passed, rhythm.every_ms))
+                noted.setdefault(rhythm.key, set()).update(_excluded(move.passed, rhythm.every_ms))
     elif entry.kind == "skip":
         for asked in SkipEntry(entry).rows():
             if (rhythm := rhythms.get(asked.id)) is not None:
                 rhythm.skipped, rhythm.next_ms = set(skipped_in(asked.state)), asked.nominal_ms
-                covered.setdefault(rhythm.key, set()).update(rhythm.skipped)
+                noted.setdefault(rhythm.key, set()).update(rhythm.skipped)
     elif entry.kind == "resume":
         for skip in ResumeEntry(entry).resumed:
             rhythm = rhythms.get(skip.id)
             if rhythm is not None and skip.passed and skip.due_ms is not None:
                 first_ms, last_ms, _ = astuple(skip.passed[0].range)
                 yield from _told(rhythm, rhythm.take(first_ms, last_ms, skip.due_ms))
-                known = covered.setdefault(rhythm.key, set())
-                known.update(range(first_ms, last_ms + 1, rhythm.every_ms), _excluded(skip.passed, rhythm.every_ms))
+                noted.setdefault(rhythm.key, set()).update(_excluded(skip.passed, rhythm.every_ms))
+                covered.setdefault(rhythm.key, set()).update(range(first_ms, last_ms + 1, rhythm.every_ms))
 
 
 def _begin(rhythms: dict[str, Rhythm], record: Record) -> None:
