@@ -29,11 +29,11 @@ _DAY: Final = timedelta(days=1)
 @click.argument("file", metavar="FILE")
 @click.option("--days", type=click.IntRange(1, 3660), default=90, show_default=True, metavar="N", help="From now on.")
 @click.option(
-    "--workers", multiple=True, callback=WORKERS, metavar="QUEUE=N", help="Workers of a queue; default enough."
+    "--workers", multiple=True, callback=WORKERS, metavar="QUEUE=N", help="Workers of a queue; default: enough for all."
 )
 @click.option(
     "--took", multiple=True, callback=by_name(duration, "app.report=90s"), metavar="FUNC=DURATION",
-    help="Duration of a function's runs; default as lately."
+    help="Duration of its runs; default: the median of its last ones."
 )  # fmt: skip
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
 def simulate(

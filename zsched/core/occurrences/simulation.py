@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from zsched.core.model import Schedule, iso, json_of
+from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.future import Expected, Spans
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import Overlap, ScheduleState
@@ -66,7 +66,7 @@ class Simulated:
         """Return it for JSON."""
         numbers = {outcome.word: number for outcome, number in self.outcomes.items()}
         return json_of(self.schedule, "id", "queue", "func") | {
-            "occurrences": self.number(), "outcomes": numbers, "waited_s": self.waited_ms / 1000, "open": self.open
+            "occurrences": self.number(), "outcomes": numbers, "waited_s": seconds(self.waited_ms), "open": self.open
         }  # fmt: skip
 
 
@@ -79,7 +79,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Queue:
-    """A queue: its free workers, its jobs, and the times at which jobs came and left, their functions."""
+    """A queue: its free workers, its jobs, their functions, and the times at which jobs came and left."""
 
     free: float
     jobs: deque[_Run] = field(default_factory=deque)
