@@ -28,6 +28,8 @@ from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 from zsched.storage import folded, questions, reader
 
+_SHOWN = 12_000  # characters of a log
+
 pytest_plugins = ["tests.suite.costs", "tests.suite.forks"]
 
 # The same examples in every run: a test that fails now and then is a bug of its own. `make check` tries a quarter.
@@ -80,6 +82,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Give tests with the mark ``true_start`` true starts."""
     starts.WarmPopen.is_warm = item.get_closest_marker("true_start") is None
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the ends of the logs that processes of a failed test wrote into its folder."""
+    report = yield
+    if report.failed and "tmp_path" in (given := getattr(item, "funcargs", {})):
+        report.sections += [
+            (path.name, path.read_text(errors="replace")[-_SHOWN:]) for path in given["tmp_path"].glob("*.log")
+        ]
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

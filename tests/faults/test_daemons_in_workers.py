@@ -29,6 +29,7 @@ pytestmark = pytest.mark.once
 
 KEYS = Keys("default")
 ROUNDS, STREAM = 10, 400
+_ROLES = DaemonRole.LEADS, DaemonRole.STANDS_BY
 TASKS = """
 import redis, os
 def note(word): redis.Redis.from_url(os.environ["TASKS_REDIS"]).rpush("done", word)
@@ -113,11 +114,20 @@ def leader(client: Client) -> str | None:
 
 
 def await_pair(fleet: Fleet, client: Client, watch: redis.Redis) -> tuple[str, str]:
-    """Wait until one daemon leads and another stands by. Return their workers."""
-    eventually(lambda: len(fleet.daemons()) == 2 == len(seated(watch)))
-    eventually(lambda: leader(client) and len(client._overview().of_role(DaemonRole.STANDS_BY)) == 1)
-    [standby] = [one.worker or "" for one in client._overview().of_role(DaemonRole.STANDS_BY)]
-    return leader(client) or "", standby
+    """
+    Wait until one living daemon leads and another stands by. Return their workers. (Redis knows a dead one as the
+    leader until its lease ends.)
+    """
+
+    def pair() -> tuple[str, str] | None:
+        overview, alive = client._overview(), set(fleet.daemons())
+        leads, stands_by = ([one.worker or "" for one in overview.of_role(role)] for role in _ROLES)
+        return (leads[0], stands_by[0]) if len(leads) == len(stands_by) == 1 and {*leads, *stands_by} == alive else None
+
+    eventually(lambda: len(seated(watch)) == 2)
+    found = eventually(pair)
+    assert found
+    return found
 
 
 def test_ten_workers_have_two_daemons_before_and_after_a_flush(

@@ -154,7 +154,8 @@ def test_a_chain_runs_until_its_end(each: Stage, guard: Guard) -> None:
         reminders.poll.schedule(each.client, after=0, id="poll", number=1, last=4)
         reminders.later.schedule(each.client, after=0, number=1)
 
-        eventually(lambda: len(each.receipts()) == 6)
+        for number in range(1, 7):
+            eventually(lambda number=number: len(each.receipts()) >= number)  # type: ignore[misc]
 
     assert {"poll 1", "poll 2", "poll 3", "poll 4", "later 1", "later 2"} == set(each.receipts())
     assert [] == each.waiting()

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from zsched.core.triggers.spec import Rule, TriggerSpec
+from zsched.core.triggers.zones import DAY_S
 from zsched.errors import TriggerError
 
 if TYPE_CHECKING:
     from zsched.core.triggers.calendars import Closed
     from zsched.core.triggers.exclusions import Exclusions
 
+_FIRST_MS: Final = 731 * DAY_S * 1000  # two years: looked at for an occurrence by its number, before twice as much
 _MOST_CLOSED: Final = 5000  # of excluded times, one after another: more than thirteen years of nights
 
 
@@ -53,7 +55,7 @@ class Bounded(Trigger):
         until_ms = until_ms if self.ends_ms is None else min(until_ms, self.ends_ms)
         if until_ms <= self.after_ms:
             return None
-        if self.count is not None and self.rule.count_between(self.after_ms, until_ms) > self.count:
+        if self.count is not None:
             until_ms = nth_after(self.rule, self.after_ms, self.count, until_ms)
         found = self.rule.last_until(until_ms)
         return found if found is not None and found > self.after_ms else None
@@ -218,8 +220,12 @@ def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
     """
     Return occurrence *number* of *rule* after *after_ms*, counted from 1; found by bisection.
 
-    If there are fewer occurrences up to *until_ms*, return *until_ms*.
+    If there are fewer occurrences up to *until_ms*, return *until_ms*. The cost grows with the years up to the result.
     """
-    instants = range(after_ms + 1, until_ms)
-    place = bisect_left(instants, number, key=lambda at_ms: rule.count_between(after_ms, at_ms))
-    return min(after_ms + 1 + place, until_ms)
+    end_ms = min(after_ms + _FIRST_MS, until_ms)
+    while rule.count_between(after_ms, end_ms) < number:
+        if end_ms == until_ms:
+            return until_ms
+        end_ms = min(end_ms + (end_ms - after_ms), until_ms)
+    instants = range(after_ms + 1, end_ms)
+    return after_ms + 1 + bisect_left(instants, number, key=lambda at_ms: rule.count_between(after_ms, at_ms))

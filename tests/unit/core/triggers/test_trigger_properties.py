@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from tests.breadth import examples
 from tests.unit.core.triggers.oracle import ms
+from zsched.core.clock import LAST_MS
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
-from zsched.core.triggers.layers import nth_after
+from zsched.core.triggers.layers import Bounded, Instants, nth_after
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import KINDS, build, read_spec, spec_of
 
 GOLDEN = Path(__file__).with_name("golden.json")
+DAY_MS = 86_400_000
 BEGIN, END = ms("2009-01-01"), ms("2023-01-01")
 CRONS = ["30 2 * * *", "*/7 * * * *", "0 0 29 2 *", "15 1,2 * * 0", "*/10 30 1 * * *", "0 12 1 * 1", "0 0 L 2 *"]
 CRONS += ["* * * * * *"]
@@ -120,6 +122,22 @@ def test_the_nth_of_fewer_occurrences_is_the_end_of_the_searched_span():
     trigger = build(TriggerSpec(EVERY, "1500"), 10_000)
 
     assert [13_000, 14_000] == [nth_after(trigger, 10_000, number, 14_000) for number in (2, 3)]
+
+
+def test_a_count_looks_only_at_the_years_up_to_its_last_occurrence():
+    looked_at = []
+
+    class Looking(Instants):
+        def count_between(self, after_ms, until_ms):
+            looked_at.append(until_ms)
+            return super().count_between(after_ms, until_ms)
+
+    days = range(DAY_MS, 9999 * DAY_MS, DAY_MS)
+    trigger = Bounded(TriggerSpec(EVERY, str(DAY_MS)), Looking(days), 0, None, 1000)
+
+    assert [*days[:1000]] == [*trigger.between(0, LAST_MS)]
+    assert looked_at
+    assert max(looked_at) < 3000 * DAY_MS
 
 
 @settings(max_examples=examples(200), deadline=None)
