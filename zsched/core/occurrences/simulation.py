@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
 from zsched.core.model import Schedule, iso, json_of, seconds
@@ -125,13 +125,9 @@ class Simulation:
             self._end_until(one.due_ms)
             self._happen(one)
         self._end_until(end_ms - 1)
-        for _, _, run in self._ends:
-            self._told(run).open += not run.is_over
-        for queue in self._queues.values():
-            for run in queue.jobs:
-                self._told(run).open += 1
-        for id, waiting in self._behind.items():
-            self.schedules[id].open += len(waiting)
+        running, queues = (run for _, _, run in self._ends if not run.is_over), self._queues.values()
+        for run in chain(running, *(queue.jobs for queue in queues), *self._behind.values()):
+            self._told(run).open += 1
 
     def backlog(self, queue: str, waiting: int = 0, spans: Spans | None = None) -> Backlog:
         """Return what waited in *queue*, at the beginning *waiting* jobs; by *spans*, if there are some."""
@@ -154,7 +150,7 @@ class Simulation:
         """Decide on an occurrence as ``lua/advance.lua`` does."""
         run, policy = _Run(one), one.schedule.policy
         told, previous = self._told(run), self._previous.get(one.id)
-        if previous is None or previous.is_over or policy.overlap is Overlap.ALLOW:
+        if previous is None or self._holds_nothing_up(previous, one):
             self._push(run, one.due_ms)
         elif policy.overlap is Overlap.QUEUE and len(self._behind[one.id]) < policy.overlap_limit:
             self._behind[one.id].append(run)
@@ -163,13 +159,13 @@ class Simulation:
             told.outcomes[Outcome.CANCELLED] += 1
             self._end(previous, one.due_ms)
             self._push(run, one.due_ms)
-        elif policy.overlap is Overlap.SKIP and self._is_forgotten(previous, one.due_ms):
-            self._push(run, one.due_ms)
         else:
             told.outcomes[Outcome.OVERLAP] += 1
 
-    def _is_forgotten(self, previous: _Run, now_ms: int) -> bool:
-        return not previous.is_started and now_ms - previous.of.due_ms >= _PATIENCE_MS
+    def _holds_nothing_up(self, previous: _Run, one: Expected) -> bool:
+        overlap, waited_ms = one.schedule.policy.overlap, one.due_ms - previous.of.due_ms
+        is_forgotten = overlap is Overlap.SKIP and not previous.is_started and waited_ms >= _PATIENCE_MS
+        return previous.is_over or overlap is Overlap.ALLOW or is_forgotten
 
     def _push(self, run: _Run, at_ms: int) -> None:
         queue, one = self._queue(run.of.schedule.queue), run.of.schedule

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from zsched.core.triggers.spec import Rule, TriggerSpec
-from zsched.core.triggers.zones import DAY_S
 from zsched.errors import TriggerError
 
 if TYPE_CHECKING:
     from zsched.core.triggers.calendars import Closed
     from zsched.core.triggers.exclusions import Exclusions
 
-_FIRST_MS: Final = 731 * DAY_S * 1000  # two years: looked at for an occurrence by its number, before twice as much
+_FIRST_MS: Final = 2**36  # two years: looked at for an occurrence by its number, before twice as much
 _MOST_CLOSED: Final = 5000  # of excluded times, one after another: more than thirteen years of nights
 
 
@@ -53,8 +52,6 @@ class Bounded(Trigger):
     def last_until(self, until_ms: int) -> int | None:
         """Return the last occurrence not later than *until_ms*; None if there is none yet."""
         until_ms = until_ms if self.ends_ms is None else min(until_ms, self.ends_ms)
-        if until_ms <= self.after_ms:
-            return None
         if self.count is not None:
             until_ms = nth_after(self.rule, self.after_ms, self.count, until_ms)
         found = self.rule.last_until(until_ms)
