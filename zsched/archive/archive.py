@@ -28,6 +28,7 @@ from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, convert
 from zsched.archive.fold import StateWriter
 from zsched.archive.prefixes import PREFIX_IDS, PrefixWriter
 from zsched.archive.recall import Recall
+from zsched.archive.recount import recount
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
 from zsched.core.clock import Clock
@@ -224,6 +225,7 @@ class Archive:
                 self._db.execute("ROLLBACK")
             self._facts = stored_facts(self._db, self.path)
             self._begin()
+            recount(self._db, self._suffix, int(self._boot_n or 0)).flush(-1)
             for table in ("entry", "argument", "touch", "facet", "posting"):
                 self._db.execute(f"DELETE FROM {table} WHERE n > ?", (self._boot_n,))
             self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
@@ -271,7 +273,8 @@ class Archive:
         """Delete a part; return False if there is no more."""
         with converted(self.path):
             self._begin()
-            has_more = self._retention.step()
+            if not (has_more := self._retention.step()):
+                self._fold.index.forget()  # unused series are deleted
             before_us, since = self._retention.forgotten_before_us, self.complete_since
             if before_us is not None and (since is None or since == START or int(since) < before_us):
                 self.set_facts(complete_since=str(before_us))

@@ -85,7 +85,7 @@ class StateWriter:
         self._opened: dict[Key, tuple[str | None, int]] = {}  # rows in the file that become open: note, t
         self._forgotten: set[str] = set()  # deleted schedules in the file
         self._deleted: set[Key] = set()
-        self._fired: list[tuple[int, Sequence[Key]]] = []  # entries of fired one-shots, and their keys
+        self._fired: list[tuple[int, int, Sequence[Key]]] = []  # entries of fired one-shots, their times and keys
         self._sources: dict[Key, RecordPlace] = {}  # the records of one-shots that became open
 
     def add(self, n: int, entry: Entry, *, is_indexed: bool = False) -> Sequence[str]:
@@ -139,8 +139,8 @@ class StateWriter:
             for key in missing if self._is_part else ():
                 note, t = self._opened[key]
                 self._rows[key] = Record(*key, Place.OPEN, "", None, (), note=note, t_us=t)
-        for n, keys in self._fired:
-            self.index.fired(n, [self._sources.get(key) or self._source(*key) for key in keys])
+        for n, t, keys in self._fired:
+            self.index.fired(n, t, keys, [self._sources.get(key) or self._source(*key) for key in keys])
         self.index.flush()
         db.executemany(_FORGET, [(life, id) for id in sorted(self._forgotten)])
         db.executemany(_DELETE, [(life, *key) for key in sorted(self._deleted)])
@@ -156,7 +156,7 @@ class StateWriter:
         if parsed.has_records:
             self.index.records(n, parsed)
         elif fired is not None:
-            self._fired.append((n, fired))  # the records become known when the rows are changed
+            self._fired.append((n, self._t, fired))  # the records become known when the rows are changed
         elif parsed.is_searched and (changes := list(parsed.searched())):
             self.index.add_changes(n, changes, [self._source_of(one, parsed.is_by_rule) for one in changes])
 

@@ -26,6 +26,7 @@ from typing import Final
 from zlib import crc32
 
 from zsched.archive import body
+from zsched.archive.counts import CountWriter
 from zsched.archive.schema import POSTING_BITS
 from zsched.core.entry import UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
@@ -34,6 +35,7 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import record_key_of
 from zsched.core.runs.run import ANOTHER_END
+from zsched.core.runs.run_id import RunKey
 
 BLOCK_BITS: Final = 6
 UNKNOWN: Final = "?"
@@ -56,6 +58,7 @@ class IndexWriter:
         self._rows: list[FacetRow] = []
         self._postings: set[tuple[int, int, int]] = set()
         self._posted: dict[_Found, int] = {}  # the last block with these values
+        self._counts = CountWriter(db)
 
     def records(self, n: int, parsed: ParsedEntry) -> None:
         """Add entry *n* with its records, and its changes if it has any."""
@@ -72,14 +75,15 @@ class IndexWriter:
         self._rows.append(facet_row(n, FacetsOfRows.of(facets)))
         self._post(n, zip(changes, facets, strict=True))
 
-    def fired(self, n: int, sources: Sequence[RecordPlace | None]) -> None:
-        """Add entry *n* of fired one-shots. Fast if the records in an entry have the same facets."""
+    def fired(self, n: int, t_us: int, runs: Sequence[RunKey], sources: Sequence[RecordPlace | None]) -> None:
+        """Add entry *n*, of *t_us*, of the fired *runs* of one-shots. Fast if their records have the same facets."""
         of = {number: self._of(number) for number in {source[0] if source else 0 for source in sources}}
         found = next(iter(of.values()), _NO_ROWS)
         if found.order or any(each != found for each in of.values()):
             places = (source or (0, 0) for source in sources)
             found = FacetsOfRows.of([of[number].at(row) for number, row in places])
         self._rows.append(facet_row(n, found))
+        self._counts.fired(t_us, runs, found)
         for one in found.distinct:
             self._add(n, (_PLAIN, one, False))
 
@@ -87,6 +91,7 @@ class IndexWriter:
         """Write, in the caller's transaction."""
         self._db.executemany("INSERT OR REPLACE INTO facet VALUES (?, ?, ?)", self._rows)
         self._db.executemany("INSERT OR IGNORE INTO posting VALUES (?, ?, ?)", sorted(self._postings))
+        self._counts.flush()
         self._rows.clear()
         self._postings.clear()
 
@@ -94,9 +99,12 @@ class IndexWriter:
         """Free the memory of what was read or written."""
         self._known.clear()
         self._posted.clear()
+        self._counts.forget()
 
     def _post(self, n: int, changes: Iterable[tuple[Change, Facets]]) -> None:
         told = list(changes)
+        for one, facets in told:
+            self._counts.add(one, facets)
         for found in {(one.word, facets, one.what is What.RUN_ENDED) for one, facets in told}:
             self._add(n, found)
         for one, _ in told:

@@ -13,9 +13,15 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
+from zsched.archive.counts import MINUTE_US, UNITS
 from zsched.archive.schema import first_since, posted_segments, segments
 
 _AT_ONCE: Final = 1000  # rows in one transaction
+_OLD_COUNTS: Final = (
+    "DELETE FROM count WHERE (unit, at, series) IN"
+    " (SELECT unit, at, series FROM count WHERE unit = ? AND at < ? ORDER BY at LIMIT ?)"
+)
+_UNUSED_SERIES: Final = "DELETE FROM series WHERE series NOT IN (SELECT series FROM count WHERE unit = ?)"
 
 
 class Retention:
@@ -63,3 +69,8 @@ class Retention:
             db.execute("DELETE FROM posting WHERE segment = ?", (segment,))
             yield
         db.execute("DELETE FROM prefix WHERE last_n < ?", (end,))
+        yield
+        for unit in UNITS:
+            while db.execute(_OLD_COUNTS, (unit, before_us // MINUTE_US // unit, _AT_ONCE)).rowcount:
+                yield
+        db.execute(_UNUSED_SERIES, (UNITS[-1],))

@@ -10,6 +10,8 @@ live      the state: a row per schedule with a place, and per open run. Entry ``
           ``row``
 facet     function, queue, owner, tags and name of the rows of an entry (``index``)
 posting   the entries of each value that a search may ask for: (segment, CRC-32 of the value, n)
+series    what is counted together (``counts``): a recurring schedule, or one-shots of a function, and a word
+count     the numbers of a series, by minute, hour and day: (unit, at, series, number)
 prefix    parts of the history that may have ids with a prefix (``prefixes``)
 argument  with ``keep_args = false``: arguments that were taken out of entries of live schedules
 ========  ======================================================================================
@@ -31,7 +33,7 @@ from typing import Final
 from zsched.core.entry import Position
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header, to recognize archives
-VERSION: Final = 6  # of the tables and the storage of entries; files of other versions are refused
+VERSION: Final = 7  # of the tables and the storage of entries; files of other versions are refused
 SEGMENT_BITS: Final = 16  # of ``touch``: rows in a segment
 POSTING_BITS: Final = 16  # of ``posting``: entries in a segment
 
@@ -44,6 +46,10 @@ CREATE INDEX entry_end ON entry(n) WHERE kind = 'end';
 CREATE TABLE touch(segment INTEGER, key INTEGER, n INTEGER, PRIMARY KEY (segment, key, n)) WITHOUT ROWID;
 CREATE TABLE facet(n INTEGER PRIMARY KEY, body BLOB, sum INTEGER);
 CREATE TABLE posting(segment INTEGER, value INTEGER, n INTEGER, PRIMARY KEY (segment, value, n)) WITHOUT ROWID;
+CREATE TABLE series(series INTEGER PRIMARY KEY, id TEXT, facets BLOB, word TEXT, UNIQUE (id, facets, word));
+CREATE TABLE count(
+  unit INTEGER, at INTEGER, series INTEGER, number INTEGER, PRIMARY KEY (unit, at, series)
+) WITHOUT ROWID;
 CREATE TABLE prefix(
   length INTEGER, first_n INTEGER, last_n INTEGER, bits BLOB, sum INTEGER, PRIMARY KEY (length, first_n)
 ) WITHOUT ROWID;

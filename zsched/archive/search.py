@@ -268,7 +268,7 @@ class Search:
             change = told[number - 1]
             if not self._wanted.is_of(change.id):
                 continue
-            facets = facets or _Facets(facets_at(self._db, n), parse(entry, self._history.run_suffix))
+            facets = facets or FacetsOfChanges(facets_at(self._db, n), parse(entry, self._history.run_suffix))
             cursor = SearchCursor(entry.position, n, number - 1)
             yield self._hit(n, entry, change, number - 1, facets, cursor), cursor
 
@@ -281,7 +281,7 @@ class Search:
         return []
 
     def _hit(
-        self, n: int, entry: Entry, change: Change, row: int, facets: _Facets, cursor: SearchCursor
+        self, n: int, entry: Entry, change: Change, row: int, facets: FacetsOfChanges, cursor: SearchCursor
     ) -> Change | None:
         wanted = self._wanted
         if not self._may_be(change):
@@ -313,7 +313,7 @@ class Search:
         return wanted.words is None and bool(wanted.statuses) and is_push(change)
 
 
-class _Facets:
+class FacetsOfChanges:
     """The facets of the changes of one entry."""
 
     def __init__(self, stored: FacetsOfRows | None, parsed: ParsedEntry) -> None:

@@ -14,16 +14,17 @@ from datetime import datetime
 from difflib import get_close_matches
 from itertools import islice
 from shlex import quote
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from zsched.core.clock import from_ms
 from zsched.core.entry import Entry, Position
 from zsched.core.facets import Facets
 from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.counts import WantedCounts
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.search import SearchCursor, Wanted, runs_of
-from zsched.core.options.arguments import SearchFilters, check_filter, check_id, check_number, choice
+from zsched.core.options.arguments import FacetFilters, SearchFilters, check_filter, check_id, check_number, choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import zone_name
 from zsched.core.options.instants import instant_ms
@@ -236,6 +237,11 @@ class Answers:
         """Yield the parts of a search from the cursor *after* on."""
         return self._history.search(wanted, _cursor(after))
 
+    def counts(self, wanted: WantedCounts, filters: FacetFilters) -> tuple[dict[str, Any], Source]:
+        """Return the *wanted* counts of what has *filters*, as ``archive.counts.counted``, and their source."""
+        match, facets = _facets(filters)
+        return self._history.counts(wanted._replace(match=match, facets=facets))
+
     @staticmethod
     def outcomes(
         id: str | None, status: object, limit: object, filters: SearchFilters, most: int | None = MOST_AT_ONCE
@@ -282,14 +288,19 @@ def _wanted(
     whats: Iterable[What], statuses: Iterable[RunStatus], limit: int, id: str | None, filters: SearchFilters
 ) -> Wanted:
     """Return the query. Raises InvalidSchedule."""
-    names = ("match", "func", "queue", "tag", "owner", "name")
-    match, func, queue, tag, owner, named = (check_filter(name, filters.get(name)) for name in names)
-    facets = Facets(func or "", queue or "", owner or "", (tag,) if tag else (), named or "")
+    match, facets = _facets(filters)
     since_us, until_us = (_us(name, filters.get(name)) for name in ("since", "until"))
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise InvalidSchedule("until", filters.get("until"), "not later than since", "give a later time")
     known = None if id is None else check_id(id)
     return Wanted(frozenset(whats), frozenset(statuses), limit, known, match, facets, since_us, until_us)
+
+
+def _facets(filters: Mapping[str, Any]) -> tuple[str | None, Facets]:
+    """Return the checked filters of ids, and of the rest. Raises InvalidSchedule."""
+    names = ("match", "func", "queue", "tag", "owner", "name")
+    match, func, queue, tag, owner, named = (check_filter(name, filters.get(name)) for name in names)
+    return match, Facets(func or "", queue or "", owner or "", (tag,) if tag else (), named or "")
 
 
 def _us(name: str, at: object) -> int | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zsched.client.answers import Answers, Results
     from zsched.core.entry import Entry, Position
     from zsched.core.occurrences.changes import Change
+    from zsched.core.occurrences.counts import RowsBy
     from zsched.core.occurrences.forecast import By, Forecast
     from zsched.core.occurrences.outcomes import What
     from zsched.core.occurrences.timeline import Timeline
@@ -113,19 +114,29 @@ class Past:
         for part in history_parts(self, id, **given):
             yield from part.occurrences
 
-    def timeline(self, start: datetime, end: datetime, bucket: timedelta | float | str) -> Timeline:
+    def timeline(
+        self,
+        start: datetime,
+        end: datetime,
+        bucket: timedelta | float | str,
+        by: str | RowsBy | None = None,
+        limit: int = 40,
+        **filters: Unpack[FacetFilters],
+    ) -> Timeline:
         """
         Count, by spans of *bucket* in [*start*, *end*), past outcomes and expected occurrences; at most 1,440 spans, of
-        a second or more. The newest 20,000 outcomes are counted; ``complete_since_ms`` says since when these are all.
-        Later occurrences than the next one are counted of at most 5,000 recurring schedules.
+        whole minutes. ``complete_since_ms`` says since when all outcomes are counted. Later occurrences than the next
+        one are counted of at most 5,000 recurring schedules. *by* "schedule", "queue" or "tag": also in *limit* rows,
+        those with most failures first; the row of a one-shot is its function, without what is to come. *filters*: as in
+        ``list``; of one-shots, which have no ids and tags in counts, only ``func``, ``queue`` and ``owner``.
 
         Raises:
-            InvalidSchedule: a time is naive, or there are too many spans.
+            InvalidSchedule: a time is naive, there are too many spans, or another argument is wrong.
             ArchiveError: as ``history``.
         """
         from zsched.client.timeline import timeline
 
-        return timeline(self._link, self._reader, self._answers, start, end, bucket)
+        return timeline(self._link, self._reader, self._answers, start, end, bucket, by, limit, filters)
 
     def forecast(
         self, end: datetime | timedelta | float | str, start: datetime | None = None, **asked: Unpack[ForecastOptions]

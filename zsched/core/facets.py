@@ -39,39 +39,41 @@ def question_number(value: Any) -> int:
 
 
 class Facets(NamedTuple):
-    """'' or () where there is none, or the record is not known."""
+    """'' or () where there is none, or the record is not known. *is_rule*: they are of a recurring schedule."""
 
     func: str = ""
     queue: str = ""
     owner: str = ""
     tags: tuple[str, ...] = ()
     name: str = ""
+    is_rule: bool = False
 
     @classmethod
     def of(cls, record: Record) -> Self:
         """Return the facets of a record."""
         job, own = record.job_fields(), record.own_fields()
-        fields, names = (own, _RECURRING) if b"func" in own else (job, _ONE_SHOT)
+        is_rule = b"func" in own
+        fields, names = (own, _RECURRING) if is_rule else (job, _ONE_SHOT)
         func, owner, tags, name = (fields.get(field, b"") for field in names)
         func, queue = func or job.get(b"description", b""), job.get(b"origin", b"")
-        return cls(text(func), text(queue), text(owner), _tags(tags), text(name))
+        return cls(text(func), text(queue), text(owner), _tags(tags), text(name), is_rule)
 
     @classmethod
     def parse(cls, stored: bytes) -> Self:
         """Return the facets of their ``stored`` text."""
-        func, queue, owner, name, *tags = text(stored).split("\n")
-        return cls(func, queue, owner, tuple(tags), name)
+        func, queue, owner, name, rule, *tags = text(stored).split("\n")
+        return cls(func, queue, owner, tuple(tags), name, bool(rule))
 
     @classmethod
-    def of_texts(cls, func: Any, queue: Any, owner: Any, tags: Any, name: Any) -> Self:
+    def of_texts(cls, func: Any, queue: Any, owner: Any, tags: Any, name: Any, is_rule: Any) -> Self:
         """Return the facets of the values of their tuple in a question or an answer. Raises as ``question_text``."""
         func, queue, owner, name = map(question_text, (func, queue, owner, name))
-        return cls(func, queue, owner, tuple(map(question_text, tags)), name)
+        return cls(func, queue, owner, tuple(map(question_text, tags)), name, bool(is_rule))
 
     @property
     def stored(self) -> bytes:
         """The facets as one text."""
-        return "\n".join((self.func, self.queue, self.owner, self.name, *self.tags)).encode()
+        return "\n".join((self.func, self.queue, self.owner, self.name, "rule" * self.is_rule, *self.tags)).encode()
 
     def words(self) -> Iterator[str]:
         """Yield a word for each value, such as ``queue:email``."""

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from zsched.archive.counts import counted
 from zsched.archive.history import History
 from zsched.archive.ran import ran
 from zsched.archive.records import original_of, puts_of
@@ -21,6 +22,7 @@ from zsched.archive.search import Search
 from zsched.core.entry import Entry, Position
 from zsched.core.facets import question_number, question_text
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.counts import WantedCounts
 from zsched.core.occurrences.lateness import waited_since_us
 from zsched.core.occurrences.search import SearchCursor, Wanted
 from zsched.storage.comparing import with_definitions
@@ -155,6 +157,7 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
         _log_entries,
         {"since_us": _maybe(question_number), "behind": _maybe(_position), "limit": question_number},
     ),
+    "counts": (counted, {"wanted": WantedCounts.of_dict}),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (
         _ran_between,

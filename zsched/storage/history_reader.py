@@ -18,6 +18,7 @@ from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log.kinds import changes
 from zsched.core.occurrences.backfill import ran_at
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.counts import CountedRow, WantedCounts
 from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.runs.run_id import RunId
@@ -185,6 +186,10 @@ class HistoryReader:
                 after = entry.position
                 yield entry
 
+    def counts(self, wanted: WantedCounts) -> tuple[dict[str, Any], Source]:
+        """Return counts of the past as ``archive.counts.counted`` does, and their source."""
+        return self._query(None).ask("counts", wanted=wanted)
+
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
         Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, as nominal times; see
@@ -310,6 +315,10 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
         values["occurrences"] = [Change.of_dict(one) for one in answer["occurrences"]]
         values["after"] = None if answer["after"] is None else str(SearchCursor.parse(answer["after"]))
         values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
+    if "totals" in answer:
+        values["totals"] = [(int(place), str(word), int(number)) for place, word, number in answer["totals"]]
+        values["rows"] = [CountedRow.parse(*row) for row in answer["rows"]]
+        values["more_rows"] = int(answer["more_rows"])
     if "ran" in answer:
         values["ran"] = set(map(int, answer["ran"]))
         values["by"], values["read_to"] = str(answer["by"]), answer["read_to"] and int(answer["read_to"])

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.model import Schedule, iso, seconds
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.counts import LATE, CountedRow, RowsBy
 from zsched.core.occurrences.future import Future, Spans
+from zsched.core.occurrences.outcomes import What
 from zsched.core.story.source import Source
 
-MOST_OUTCOMES: Final = 20_000  # read of the past
 MOST_COUNTED: Final = 100_000  # steps through rules of the calendar: some 0.7 s; intervals cost less
 EXPECTED: Final = "expected"
 
 
 @dataclass(slots=True)
+class TimelineRow:
+    """A row by its *name*, and its counts by span. *is_once*: it is of the one-shots of a function."""
+
+    name: str
+    is_once: bool
+    counts: list[Counter[str]]
+
+    def number(self, *words: str) -> int:
+        """Return the number of occurrences with *words*."""
+        return sum(count[word] for count in self.counts for word in words)
+
+
+@dataclass(slots=True)
 class Timeline:
     """
-    Counts by span: outcomes by their words, and ``expected`` occurrences. ``reasons``: of outcomes without a push.
-    Outcomes before ``complete_since_ms`` are not counted. Of ``left_out`` recurring schedules only the next occurrence
-    is counted.
+    Counts by span: outcomes by their words (``late`` ones are among the ``fired``, and ``failed`` runs were fired
+    before), and ``expected`` occurrences. ``reasons``: of outcomes without a push. Outcomes before
+    ``complete_since_ms`` are not counted. Of ``left_out`` recurring schedules only the next occurrence is counted.
+    ``rows``, if they were asked for, have the same of a schedule, queue or tag, those with most failures first.
     """
 
     spans: Spans
@@ -32,29 +46,49 @@ class Timeline:
     complete_since_ms: int | None = None
     left_out: int = 0
     source: Source | None = None
+    rows: list[TimelineRow] = field(default_factory=list)
+    more_rows: int = 0
 
     def __post_init__(self) -> None:
-        self.counts = [Counter() for _ in range(self.spans.number)]
+        self.counts = self._empty()
 
-    def add_outcome(self, change: Change) -> None:
-        """Count the outcome of an occurrence, or those of a range of them, at the time of the decision."""
-        if (place := self.spans.place(change.at_us // 1000)) is None:
-            return
-        self.counts[place][change.what.value] += change.count
-        if change.why and change.run_id is None:
-            self.reasons[change.what.value, change.why] += change.count
+    def add_past(self, totals: Iterable[tuple[int, str, int]], rows: Iterable[CountedRow]) -> None:
+        """Add the counts of an archive."""
+        for _, word, number in (cells := list(totals)):
+            what, _, reason = word.partition(" ")
+            if reason:
+                self.reasons[what, reason] += number
+        _add(self.counts, cells)
+        for row in rows:
+            self.rows.append(TimelineRow(row.name, row.is_once, self._empty()))
+            _add(self.rows[-1].counts, row.cells)
 
     def add_due(self, numbers: Iterable[int]) -> None:
         """Count the next occurrences of all schedules, by span."""
-        for count, number in zip(self.counts, numbers, strict=True):
-            count[EXPECTED] += number
+        _expect(self.counts, numbers)
 
-    def add_later(self, schedules: Iterable[Schedule]) -> None:
-        """Count the occurrences of active recurring *schedules* after their next ones."""
+    def add_coming(self, schedules: Sequence[Schedule], by: RowsBy | None, most: int, has_next: bool) -> None:
+        """
+        Count the occurrences to come of active recurring *schedules*: in total, without the next ones unless
+        *has_next*; and in the rows, of which there are *most*.
+        """
         start_ms, *_, end_ms = self.spans.bounds
-        later = Future(schedules, 0, start_ms, end_ms).counts(self.spans, has_next=False, most_steps=MOST_COUNTED)
-        self.left_out += later.left_out
-        self.add_due(later.totals())
+        future = Future(schedules, self.now_ms if has_next else 0, start_ms, end_ms)  # an overdue next one fires now
+        counted = future.counts(self.spans, has_next=has_next, most_steps=MOST_COUNTED)
+        self.left_out += counted.left_out
+        self.add_due(counted.totals())
+        if by is None:
+            return
+        members, known = dict[str, list[Schedule]](), {row.name for row in self.rows}
+        for one in schedules:
+            for name in by.names(one.id, one.queue, one.tags):
+                members.setdefault(name, []).append(one)
+        new = [name for name in members if name not in known]
+        self.rows += [TimelineRow(name, False, self._empty()) for name in new[: most - len(self.rows)]]
+        self.more_rows += len(known | members.keys()) - len(self.rows)
+        for row in self.rows:
+            of_row = Future(members.get(row.name, ()), self.now_ms, start_ms, end_ms)
+            _expect(row.counts, of_row.counts(self.spans, most_steps=MOST_COUNTED // most).totals())
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON. A span without a count is left out."""
@@ -67,13 +101,36 @@ class Timeline:
             "to": iso(bounds[-1]),
             "bucket_s": seconds(self.spans.step_ms),
             "now": iso(self.now_ms),
-            "buckets": [
-                {"at": iso(at_ms), **{word: number for word, number in sorted(count.items()) if number}}
-                for at_ms, count in zip(bounds[:-1], self.counts, strict=True)
-                if any(count.values())
+            "buckets": self._shown(self.counts),
+            "rows": [
+                {"name": row.name, "is_once": row.is_once, "buckets": self._shown(row.counts)} for row in self.rows
             ],
+            "more_rows": self.more_rows,
             "reasons": reasons,
             "complete_since": iso(self.complete_since_ms),
             "left_out": self.left_out,
             "source": None if self.source is None else self.source.to_dict(),
         }
+
+    def _shown(self, counts: list[Counter[str]]) -> list[dict[str, Any]]:
+        return [
+            {"at": iso(at_ms), **{word: number for word, number in sorted(count.items()) if number}}
+            for at_ms, count in zip(self.spans.bounds[:-1], counts, strict=True)
+            if any(count.values())
+        ]
+
+    def _empty(self) -> list[Counter[str]]:
+        return [Counter() for _ in range(self.spans.number)]
+
+
+def _add(counts: list[Counter[str]], cells: Iterable[tuple[int, str, int]]) -> None:
+    for place, word, number in cells:
+        what = word.partition(" ")[0]
+        counts[place][what] += number
+        if what == LATE:
+            counts[place][What.FIRED.value] += number
+
+
+def _expect(counts: list[Counter[str]], numbers: Iterable[int]) -> None:
+    for count, number in zip(counts, numbers, strict=True):
+        count[EXPECTED] += number

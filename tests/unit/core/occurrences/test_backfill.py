@@ -13,6 +13,7 @@ from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill, Filled, past_of, ran_at
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.counts import CountedRow, RowsBy
 from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.timeline import MOST_COUNTED, Timeline
@@ -171,27 +172,42 @@ def timeline(minutes: int = 10) -> Timeline:
 
 def scheduled(**rule: object) -> Schedule:
     state, anchor_ms = rule.pop("state", ScheduleState.ACTIVE), rule.pop("anchor_ms", BEGIN_MS)
+    id = rule.pop("id", "a")
     spec = define_trigger(rule)  # type: ignore[arg-type]  # options of a rule
     times = {"next_ms": BEGIN_MS, "nominal_ms": BEGIN_MS, "anchor_ms": anchor_ms}
-    return schedules.schedule(state=state, trigger=spec, **times)
+    return schedules.schedule(id=id, state=state, trigger=spec, **times)
 
 
 def expected(found: Timeline) -> list[int]:
     return [count["expected"] for count in found.counts]
 
 
-def test_an_outcome_counts_in_the_span_of_its_time_with_its_reason() -> None:
+def test_counts_of_the_past_are_words_and_reasons_by_span_and_row() -> None:
     found = timeline()
-    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS + 1) * 1000, "1-1", "a-1"))
-    found.add_outcome(Change("a", What.SKIPPED, (BEGIN_MS + MINUTE_MS) * 1000, "1-2", count=3, why="overlap"))
-    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS - 1) * 1000, "1-3", "a-0"))
-    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS + 10 * MINUTE_MS) * 1000, "1-4", "a-2"))
+    row = CountedRow("a", False, [(1, "skipped missed", 3), (2, "late", 1)])
+    found.add_past([(0, "fired", 2), (1, "skipped missed", 3), (1, "skipped overlap", 1), (2, "late", 1)], [row])
 
     told = found.to_dict()
 
-    assert [1, 3] == [found.counts[0]["fired"], found.counts[1]["skipped"]]
-    assert 2 == len(told["buckets"])
-    assert {"skipped": {"overlap": 3}} == told["reasons"]
+    assert [{"fired": 2}, {"skipped": 4}, {"fired": 1, "late": 1}] == found.counts[:3]
+    assert 3 == len(told["buckets"])
+    assert {"skipped": {"missed": 3, "overlap": 1}} == told["reasons"]
+    assert ["a"] == [each["name"] for each in told["rows"]]
+    assert [{"skipped": 3}, {"fired": 1, "late": 1}] == [
+        {word: number for word, number in each.items() if word != "at"} for each in told["rows"][0]["buckets"]
+    ]
+
+
+def test_rows_of_schedules_with_a_past_have_their_future_and_others_fill_the_rest() -> None:
+    found = timeline()
+    found.add_past([], [CountedRow("a", False, [(0, "failed", 1)]), CountedRow("app.task", True, [(0, "fired", 9)])])
+    coming = [scheduled(id=id, every=60) for id in "abcd"]
+
+    found.add_coming(coming, RowsBy.SCHEDULE, 3, False)
+
+    assert ["a", "app.task", "b"] == [row.name for row in found.rows]
+    assert [10, 0, 10] == [row.number("expected") for row in found.rows]
+    assert [4 * 9, 2] == [sum(expected(found)), found.more_rows]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +225,7 @@ def test_an_outcome_counts_in_the_span_of_its_time_with_its_reason() -> None:
 )
 def test_occurrences_of_rules_are_counted_without_the_next(rules: list[dict[str, object]], counts: list[int]) -> None:
     found = timeline()
-    found.add_later([scheduled(**rule) for rule in rules])
+    found.add_coming([scheduled(**rule) for rule in rules], None, 0, False)
 
     assert counts == expected(found)
 
@@ -217,7 +233,7 @@ def test_occurrences_of_rules_are_counted_without_the_next(rules: list[dict[str,
 def test_calendar_rules_beyond_the_limit_of_steps_are_left_out_with_their_schedules() -> None:
     found, number = timeline(1440), MOST_COUNTED // 1439 + 1
     ends = [datetime(2100, 1, day, tzinfo=UTC) + timedelta(hours=hour) for day in range(1, 31) for hour in range(3)]
-    found.add_later([scheduled(cron="* * * * *", ends=end) for end in ends for _ in range(2)])
+    found.add_coming([scheduled(cron="* * * * *", ends=end) for end in ends for _ in range(2)], None, 0, False)
 
     assert 2 * (len(ends) - number) == found.left_out
     assert [2 * number] * 1439 == expected(found)[1:]
@@ -225,7 +241,7 @@ def test_calendar_rules_beyond_the_limit_of_steps_are_left_out_with_their_schedu
 
 def test_equal_rules_and_intervals_are_all_counted() -> None:
     found = timeline(1440)
-    found.add_later([scheduled(cron="* * * * *")] * MOST_COUNTED + [scheduled(every=1)] * 3)
+    found.add_coming([scheduled(cron="* * * * *")] * MOST_COUNTED + [scheduled(every=1)] * 3, None, 0, False)
 
     assert 0 == found.left_out
     assert [MOST_COUNTED + 180] * 1439 == expected(found)[1:]

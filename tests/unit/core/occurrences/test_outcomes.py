@@ -18,9 +18,8 @@ from zsched.core.entry import Entry
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import changes, parse, touches
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.future import Spans
+from zsched.core.occurrences.counts import counted_word
 from zsched.core.occurrences.outcomes import OUTCOMES, PUSHES, Outcome, What, outcome_of
-from zsched.core.occurrences.timeline import Timeline
 from zsched.core.story.sentences import reason_text, sentence
 from zsched.metrics.meter import LABELS, LogTally, Names
 
@@ -110,13 +109,11 @@ def test_a_text_of_an_outcome_is_its_reason_for_people(outcome: Outcome) -> None
 )
 def test_a_reader_shows_an_unknown_word_and_continues(words: str, times: dict[str, Any]) -> None:
     [change] = changed(words)
-    spans = Timeline(Spans.of(T_US // 1000, T_US // 1000 + 1000, 1000), T_US // 1000)
-    spans.add_outcome(change)
     told = story(replace(change, at_us=DUE_MS * 1000), schedule=held(), source=COMPLETE)
 
     assert Change("a", What.UNKNOWN, T_US, "1-7", next_ms=DUE_MS + 9, why=UNKNOWN, **times) == change
     assert sentence(change, "UTC").startswith(f"{UNKNOWN}: ")
     assert UNKNOWN in told.lines[0][1]
     assert ("UNKNOWN", True) == (told.verdict.word, UNKNOWN in told.verdict.text)
-    assert {("unknown", UNKNOWN): change.count} == spans.reasons
+    assert f"unknown {UNKNOWN}" == counted_word(change)
     assert [("a", "")] == [key for key, _ in touches(advanced(words), "")][:1]
