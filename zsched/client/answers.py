@@ -240,7 +240,7 @@ class Answers:
     def counts(self, wanted: WantedCounts, filters: FacetFilters) -> tuple[dict[str, Any], Source]:
         """Return the *wanted* counts of what has *filters*, as ``archive.counts.counted``, and their source."""
         match, facets = _facets(filters)
-        return self._history.counts(wanted._replace(match=match, facets=facets))
+        return self._history.counts(replace(wanted, match=match, facets=facets))
 
     @staticmethod
     def outcomes(

@@ -32,8 +32,10 @@ def timeline(
     if step_ms % MINUTE_MS:
         raise InvalidSchedule("bucket", bucket, "no whole number of minutes", "give whole minutes: 15m")
     check_number("limit", limit, _MOST_ROWS, "rows")
-    start_ms = instant_ms("from", start, None) // MINUTE_MS * MINUTE_MS
-    found = Timeline(Spans.of(start_ms, instant_ms("to", end, None), step_ms, _MOST_SPANS), reader.now_ms())
+    end_ms = instant_ms("to", end, None)
+    given = Spans.of(instant_ms("from", start, None), end_ms, step_ms, _MOST_SPANS)
+    start_ms = given.start_ms // MINUTE_MS * MINUTE_MS
+    found = Timeline(Spans.of(start_ms, end_ms, step_ms), reader.now_ms())
     if start_ms < found.now_ms:
         minutes = start_ms // MINUTE_MS, step_ms // MINUTE_MS, found.spans.number
         answer, found.source = answers.counts(WantedCounts(*minutes, by=rows_by, most=limit), filters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def again(path: Path) -> set[tuple[Any, ...]]:
 def numbers(path: Path, **conditions: Any) -> dict[str, int]:
     """Return the numbers of a day by word."""
     found = Counter[str]()
-    for _, word, number in told(path, ALL._replace(**conditions))["totals"]:
+    for _, word, number in told(path, replace(ALL, **conditions))["totals"]:
         found[word] += number
     return dict(found)
 
@@ -74,9 +75,9 @@ def test_outcomes_and_failures_are_counted_with_their_reasons_by_series(path: Pa
 def test_rows_with_most_failures_come_first_and_one_shots_are_a_row_of_their_function(path: Path) -> None:
     of_rules_and_one_shots(path)
 
-    found = told(path, ONE_SPAN._replace(by=RowsBy.SCHEDULE, most=2))
-    queues = told(path, ONE_SPAN._replace(by=RowsBy.QUEUE, most=9))
-    tags = told(path, ONE_SPAN._replace(by=RowsBy.TAG, most=9))
+    found = told(path, replace(ONE_SPAN, by=RowsBy.SCHEDULE, most=2))
+    queues = told(path, replace(ONE_SPAN, by=RowsBy.QUEUE, most=9))
+    tags = told(path, replace(ONE_SPAN, by=RowsBy.TAG, most=9))
 
     assert [("app.mail", True), ("r", False)] == [(row.name, row.is_once) for row in found["rows"]]
     assert {"fired": 2, "failed": 1} == found["rows"][0].totals

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple, Self
@@ -70,7 +71,8 @@ class Series(NamedTuple):
         return by.names(self.id or self.facets.func, self.facets.queue, self.facets.tags)
 
 
-class WantedCounts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class WantedCounts:
     """
     Counts of *number* spans of *step* minutes from minute *start* on, for which the conditions hold; and the first
     *most* rows *by* something, by failures and then by occurrences; no rows without *by*.
@@ -91,7 +93,8 @@ class WantedCounts(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON; ``of_dict`` is the inverse."""
-        return self._asdict() | {"by": None if self.by is None else self.by.value}
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return given | {"by": None if self.by is None else self.by.value, "facets": list(self.facets)}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Self:
