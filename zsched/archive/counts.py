@@ -17,7 +17,16 @@ from typing import Any, Final
 from zsched.archive.history import History
 from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.counts import FAILED, LATE, LATE_MS, CountedRow, RowsBy, Series, WantedCounts, counted_word
+from zsched.core.occurrences.counts import (
+    COUNTED_LATE_MS,
+    FAILED,
+    LATE,
+    CountedRow,
+    RowsBy,
+    Series,
+    WantedCounts,
+    counted_word,
+)
 from zsched.core.occurrences.outcomes import LEFT_OUT, What
 from zsched.core.runs.run_id import RunKey, nominal_ms_of
 
@@ -52,7 +61,7 @@ class CountWriter:
 
     def fired(self, t_us: int, runs: Sequence[RunKey], facets: FacetsOfRows) -> None:
         """Count the fired *runs* of one-shots. Fast if they were all in time."""
-        latest_ms = t_us // 1000 - LATE_MS
+        latest_ms = t_us // 1000 - COUNTED_LATE_MS
         if min((nominal_ms_of(run) or 0 for _, run in runs), default=0) > latest_ms and not facets.order:
             self._add(t_us, Series.of("", facets.at(0), What.FIRED.value), len(runs))
             return

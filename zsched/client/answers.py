@@ -247,8 +247,9 @@ class Answers:
         id: str | None, status: object, limit: object, filters: SearchFilters, most: int | None = MOST_AT_ONCE
     ) -> Wanted:
         """Return the query of ``Past.history``; *most*: of its results; None: no bound. Raises InvalidSchedule."""
-        words = set(OUTCOMES) if status is None else {what for what in OUTCOMES if status in (what, what.value)}
-        statuses = {one for one in RunStatus if status in (one, one.value)}
+        wanted = status if isinstance(status, (list, tuple)) else [status]
+        words = {what for what in OUTCOMES if status is None or what in wanted or what.value in wanted}
+        statuses = {one for one in RunStatus if one in wanted or one.value in wanted}
         if not words and not statuses:
             names = ", ".join(dict.fromkeys(one.value for one in (*OUTCOMES, *RunStatus)))
             raise InvalidSchedule("status", status, "not an outcome of an occurrence or run", f"give one of {names}")

@@ -21,7 +21,7 @@ from zsched.core.runs.run import BAD, RunStatus
 
 MINUTE_MS: Final = 60_000
 LATE: Final = "late"  # it fired a second or more after its due time: also counted as fired
-LATE_MS: Final = 1000
+COUNTED_LATE_MS: Final = 1000
 FAILED: Final = "failed"  # a run ended badly
 _BAD: Final = {status.value for status in (*BAD, RunStatus.EXPIRED)}
 _WITH_REASON: Final = (*LEFT_OUT, What.EXCLUDED, What.UNKNOWN)
@@ -46,7 +46,7 @@ def counted_word(change: Change) -> str:
         return FAILED if change.why in _BAD else ""
     if change.what not in OUTCOMES:
         return ""
-    if change.what is What.FIRED and change.due_ms is not None and change.at_us >= (change.due_ms + LATE_MS) * 1000:
+    if change.what is What.FIRED and (change.late_ms or 0.0) >= COUNTED_LATE_MS:
         return LATE
     reason = change.why.partition(":")[0][:_LONGEST] if change.what in _WITH_REASON else ""
     return f"{change.what.value} {reason}".rstrip()

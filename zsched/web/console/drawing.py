@@ -5,13 +5,19 @@ places of the timeline's marks and bars. Pure, without I/O. Places and widths ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
-from zsched.core.model import Schedule, iso
+from zsched.core.facets import NO_FACETS
+from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.counts import COUNTED_LATE_MS, FAILED, LATE, RowsBy
+from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES, What
 from zsched.core.occurrences.timeline import EXPECTED, Timeline
 from zsched.core.runs.run import BAD, RunStatus
@@ -19,9 +25,7 @@ from zsched.core.story.sentences import local_text, reason_text
 from zsched.core.wording import rough_duration
 
 STRIP: Final = 20  # occurrences
-LATE_MS: Final = 1000.0  # a firing is shown as late from here on
-COMING: Final = 60  # marks of a row; with more, a bar stands for all of them
-ROWS_BY: Final = ("schedule", "tag", "queue")
+MOST_MARKS: Final = 60  # of a row, in the past and to come; more are cells
 _STEPS_MS: Final = (5_000, 10_000, 60_000, 300_000, 900_000, 1_800_000, 3_600_000, 10_800_000, 21_600_000, 86_400_000)
 _TICKS: Final = 10  # at most, on the axis
 
@@ -55,7 +59,7 @@ def mark_of(one: Change) -> Mark:
         return Mark.BAD
     if run is not None and run.status in (RunStatus.QUEUED, RunStatus.RUNNING):
         return Mark.OPEN
-    return Mark.LATE if (one.late_ms or 0.0) >= LATE_MS else Mark.SUCCEEDED
+    return Mark.LATE if (one.late_ms or 0.0) >= COUNTED_LATE_MS else Mark.SUCCEEDED
 
 
 def words_of(one: Change) -> str:
@@ -63,7 +67,7 @@ def words_of(one: Change) -> str:
     parts = [one.what.value if one.run is None or one.what not in PUSHES else one.run.status.value]
     if one.count > 1:
         parts[0] = f"{one.count:,} {parts[0]}"
-    if one.late_ms is not None and one.late_ms >= LATE_MS:
+    if one.late_ms is not None and one.late_ms >= COUNTED_LATE_MS:
         parts.append(f"{rough_duration(one.late_ms)} late")
     why = one.run.error if one.run is not None and one.run.error else reason_text(one)
     text = ", ".join(parts)
@@ -93,15 +97,28 @@ class Strip:
         return ", ".join(f"{number} {means}" for number, means in counts if number) or "no occurrence yet"
 
 
+_CellKind = tuple[Mark, Sequence[str]]
+_BAD_WORDS: Final = (FAILED, *(what.value for what in LEFT_OUT))
+# A cell has the first of these marks of which there are occurrences.
+_CELLS: Final[Sequence[_CellKind]] = (
+    (Mark.BAD, (FAILED,)),
+    (Mark.LEFT_OUT, _BAD_WORDS[1:]),
+    (Mark.LATE, (LATE,)),
+    (Mark.SUCCEEDED, [what.value for what in PUSHES]),
+    (Mark.EXCLUDED, (What.EXCLUDED.value,)),
+    (Mark.EXPECTED, (EXPECTED,)),
+)
+
 # -- the timeline -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTime:
-    """The shown time."""
+    """The shown time, with bars of *step_ms*."""
 
     start_ms: int
     end_ms: int
+    step_ms: int = 0
 
     @property
     def span_ms(self) -> int:
@@ -141,39 +158,72 @@ class DrawnMark:
     width: float = 0.0
 
 
+class Cell(NamedTuple):
+    """Neighbouring bars of a row with one mark: from *at* on, as wide as *width*; in *words*."""
+
+    at: float
+    width: float
+    mark: Mark
+    words: str
+
+
 @dataclass(slots=True)
 class DrawnRow:
-    """A row: its name, its marks, and how many occurrences did not run or failed."""
+    """A row: its name, if it is of one-shots, how many occurrences were left out or failed, its cells and marks."""
 
     name: str
-    marks: list[DrawnMark] = field(default_factory=list)
+    is_once: bool = False
     bad: int = 0
+    cells: list[Cell] = field(default_factory=list)
+    marks: list[DrawnMark] = field(default_factory=list)
 
 
 def drawn_rows(
-    shown: ShownTime, now_ms: int, by: str, past: Iterable[Change], coming: Iterable[tuple[Schedule, Sequence[int]]]
-) -> list[DrawnRow]:
+    shown: ShownTime, found: Timeline, by: RowsBy, past: Iterable[Change], coming: Mapping[str, Sequence[int]],
+    *, has_ids: bool = False,
+) -> list[DrawnRow]:  # fmt: skip
     """
-    Return the rows: first those with what did not run, then those with more than one mark, each by name. *coming*: due
-    times in ms.
+    Return the rows of *found*: with a mark for each of the *past* changes and *coming* times (ms) where they are few,
+    else with cells. *has_ids*: also one-shots have rows by their ids.
     """
-    rows = dict[str, DrawnRow]()
+    rows = {row.name: DrawnRow(row.name, row.is_once, row.number(*_BAD_WORDS)) for row in found.rows}
+    marks = dict[str, list[DrawnMark]]()
     for one in past:
-        drawn = _past_mark(shown, now_ms, one)
-        is_bad = drawn.mark in (Mark.LEFT_OUT, Mark.BAD)
-        for name in _names(by, one.id, *((one.facets.queue, one.facets.tags) if one.facets else ("", ()))):
-            row = rows.setdefault(name, DrawnRow(name))
-            row.marks.append(drawn)
-            row.bad += max(one.count, 1) if is_bad else 0
-    for schedule, times in coming:
-        marks = _coming_marks(shown, schedule, times)
-        for name in _names(by, schedule.id, schedule.queue, schedule.tags):
-            rows.setdefault(name, DrawnRow(name)).marks.extend(marks)
-    return sorted(rows.values(), key=lambda row: (-row.bad, len(row.marks) < 2, row.name))
+        facets = one.facets or NO_FACETS
+        name = one.id if facets.is_rule or has_ids else facets.func
+        for shared in by.names(name, facets.queue, facets.tags):
+            marks.setdefault(shared, []).append(_past_mark(shown, found.now_ms, one))
+    for name, drawn in marks.items() if has_ids else ():
+        rows.setdefault(name, DrawnRow(name, False, sum(one.mark in (Mark.LEFT_OUT, Mark.BAD) for one in drawn)))
+    counts = {row.name: row for row in found.rows}
+    for name, row in rows.items():
+        drawn, times = marks.get(name, []), coming.get(name, ())
+        few, soon = len(drawn) <= MOST_MARKS, len(times) <= MOST_MARKS
+        row.marks += drawn if few or name not in counts else ()
+        row.marks += (DrawnMark(shown.place(ms), Mark.EXPECTED, name, "to come") for ms in times if soon)
+        if name in counts:
+            left = [kind for kind in _CELLS if not (soon and times if kind[0] is Mark.EXPECTED else few and drawn)]
+            row.cells = list(_cells(shown, found.spans, counts[name].counts, left))
+    return list(rows.values())
+
+
+def _cells(
+    shown: ShownTime, spans: Spans, counts: Sequence[Counter[str]], kinds: Iterable[_CellKind]
+) -> Iterator[Cell]:
+    """Yield the cells of a row by *kinds* of occurrences, neighbouring ones of a kind together."""
+    marks = [next((mark for mark, words in kinds if any(count[word] for word in words)), None) for count in counts]
+    counted = zip(spans.bounds, counts, marks, strict=False)
+    for mark, group in groupby(counted, key=itemgetter(2)):
+        bars = list(group)
+        if mark is not None:
+            total = sum((count for _, count, _ in bars), Counter[str]())
+            start, end = shown.place(bars[0][0]), shown.place(bars[-1][0] + spans.step_ms)
+            words = ", ".join(f"{number:,} {word}" for word, number in total.items() if number)
+            yield Cell(start, round(end - start, 3), mark, words)
 
 
 def bars_of(counted: Timeline) -> list[dict[str, Any]]:
-    """Return a bar for each span: places and heights, in percent, of what fired, did not run, and is to come."""
+    """Return a bar for each span: places and heights (percent) of what ran, did not run or failed, and is to come."""
     width = round(100 / max(len(counted.counts), 1), 4)
     parts = [_parts(count) for count in counted.counts]
     most = max((sum(part) for part in parts), default=0) or 1
@@ -182,11 +232,6 @@ def bars_of(counted: Timeline) -> list[dict[str, Any]]:
          "heights": [round(100 * one / most, 3) for one in part]}
         for number, (at_ms, part) in enumerate(zip(counted.spans.bounds, parts, strict=False))
     ]  # fmt: skip
-
-
-def _names(by: str, id: str, queue: str, tags: Sequence[str]) -> Sequence[str]:
-    """Return the names of the rows that have the marks of a schedule."""
-    return {"schedule": [id], "queue": [queue or "unknown queue"], "tag": tags or ["no tag"]}[by]
 
 
 def _past_mark(shown: ShownTime, now_ms: int, one: Change) -> DrawnMark:
@@ -202,17 +247,7 @@ def _past_mark(shown: ShownTime, now_ms: int, one: Change) -> DrawnMark:
     return DrawnMark(at, mark_of(one), one.id, words_of(one), start, round(max(end - start, 0.0), 3))
 
 
-def _coming_marks(shown: ShownTime, schedule: Schedule, times: Sequence[int]) -> list[DrawnMark]:
-    """Return a mark for each time to come; for many times one mark and a bar up to the end of the shown time."""
-    if len(times) < COMING:
-        return [DrawnMark(shown.place(ms), Mark.EXPECTED, schedule.id, "to come") for ms in times]
-    ends_ms = None if schedule.trigger is None else schedule.trigger.ends_ms
-    start, end = shown.place(times[0]), shown.place(shown.end_ms if ends_ms is None else ends_ms)
-    words = f"{schedule.rule_text}: to come"
-    return [DrawnMark(start, Mark.EXPECTED, schedule.id, words, start, round(end - start, 3))]
-
-
-def _parts(count: Any) -> tuple[int, int, int]:
-    """Return the numbers of fired, missing and coming occurrences."""
-    pushed = sum(count[what.value] for what in PUSHES)
-    return pushed, sum(count[what.value] for what in LEFT_OUT), count[EXPECTED]
+def _parts(count: Counter[str]) -> tuple[int, int, int]:
+    """Return the numbers of occurrences that ran well, those that failed or were left out, and those to come."""
+    bad, failed = sum(count[word] for word in _BAD_WORDS), count[FAILED]
+    return max(sum(count[what.value] for what in PUSHES) - failed, 0), bad, count[EXPECTED]

@@ -2,10 +2,11 @@
 The timeline: what ran, what did not run and why, and what is to come.
 
 On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule, tag
-or queue, with a mark for each occurrence: past ones from the history, coming ones from the rules. The rows with what
-did not run come first, and those with one mark last. ``drawing`` computes the places.
+or queue; the one-shots of a function share a row. All numbers are counts that the archive keeps, so they are true for a
+minute and for a year. Where a row has few occurrences, each has a mark, else there is a cell for each span. Rows with
+most failures come first. ``drawing`` computes the places.
 
-Not guaranteed: that all occurrences have a mark. The newest 2,000 outcomes and 40 rows have, and the page says so.
+Not guaranteed: that all rows are shown, or all failures listed; the page says how many there are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter
@@ -20,34 +22,41 @@ from starlette.responses import Response
 
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.listing import RECURRING
-from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.counts import MINUTE_MS, RowsBy
 from zsched.core.occurrences.lateness import Absences, waited_since_us
+from zsched.core.occurrences.outcomes import LEFT_OUT
 from zsched.core.occurrences.replacements import Replacement, Replacements
-from zsched.core.options.choices import ScheduleState
+from zsched.core.occurrences.timeline import EXPECTED, Timeline
+from zsched.core.options.arguments import choice
 from zsched.core.options.instants import instant_ms
+from zsched.core.runs.run import BAD, RunStatus
 from zsched.errors import InvalidSchedule
 from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import keys_of
 from zsched.web.actions import coming_of
-from zsched.web.console.drawing import COMING, ROWS_BY, Mark, ShownTime, bars_of, drawn_rows, mark_of, words_of
+from zsched.web.console.drawing import MOST_MARKS, Mark, ShownTime, bars_of, drawn_rows, mark_of, words_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
 from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
 
-_BACK_MS: Final = 6 * 3_600_000
-_AHEAD_MS: Final = 24 * 3_600_000
-_MINUTE_MS: Final = 60_000  # the least that can be shown, too
-_MOST_MS: Final = 31 * 86_400_000
-_BARS: Final = 120
-_OUTCOMES: Final = 2000
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
+_BACK_MS: Final = 6 * _HOUR_MS
+_AHEAD_MS: Final = 24 * _HOUR_MS
+_MOST_MS: Final = 366 * _DAY_MS
+_BARS: Final = 122  # at most; a year has so many of three days
+_STEPS: Final = (1, 2, 3, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 4320)  # minutes of a bar
+_MARKED: Final = 2000  # outcomes in the shown time, up to which they have marks
 _ROWS: Final = 40
 _LISTED: Final = 200  # that did not run, in the list
 _EXPLAINED_BY: Final = 5  # schedules whose history is asked for times without a daemon
-_ZOOMS: Final = {"30 h": _BACK_MS + _AHEAD_MS, "6 h": 21_600_000, "1 h": 3_600_000, "10 min": 600_000, "1 min": 60_000}
+_ZOOMS: Final = {
+    "1 year": 365 * _DAY_MS, "30 days": 30 * _DAY_MS, "7 days": 7 * _DAY_MS, "30 h": _BACK_MS + _AHEAD_MS,
+    "6 h": 6 * _HOUR_MS, "1 h": _HOUR_MS, "10 min": 10 * MINUTE_MS, "1 min": MINUTE_MS,
+}  # fmt: skip
 
 
 class ListedRow(NamedTuple):
@@ -71,53 +80,52 @@ class ListedRow(NamedTuple):
 async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str = "", queue: str = "") -> Response:
     """Show the timeline from 6 hours ago to 24 hours ahead, or of another time."""
     view.call.demand_all("the timeline")
-    if by not in ROWS_BY:
-        raise InvalidSchedule("by", by, "not a kind of row", f"give one of {', '.join(ROWS_BY)}")
-    shown = _shown_time(view)
+    shown, rows_by = _shown_time(view), choice("by", by, RowsBy)
     given = {"match": match, "tag": tag, "queue": queue}
     filters = {name: value for name, value in given.items() if value}
-    return view.later("timeline", lambda: _found(view, shown, by, filters), by=by, rows_by=ROWS_BY, filters=given)
+    told = {"by": by, "rows_by": [one.value for one in RowsBy], "filters": given}
+    return view.later("timeline", lambda: _found(view, shown, rows_by, filters), **told)
 
 
 def _shown_time(view: View) -> ShownTime:
-    """Return the time of the query. Raises InvalidSchedule."""
+    """Return the time of the query, in whole bars. Raises InvalidSchedule."""
     given = view.request.query_params
-    now_ms = view.now_ms // _MINUTE_MS * _MINUTE_MS
     start_ms, end_ms = (
         usual if not given.get(name) else instant_ms(name, aware(name, given[name]), None)
-        for name, usual in (("from", now_ms - _BACK_MS), ("to", now_ms + _AHEAD_MS))
+        for name, usual in (("from", view.now_ms - _BACK_MS), ("to", view.now_ms + _AHEAD_MS))
     )
-    if not _MINUTE_MS <= end_ms - start_ms <= _MOST_MS:
-        raise InvalidSchedule("to", given.get("to"), "not a minute to 31 days after from", "give another time")
-    return ShownTime(start_ms, end_ms)
+    if not 0 < end_ms - start_ms <= _MOST_MS:
+        raise InvalidSchedule("to", given.get("to"), "not later than from, by a year at most", "give another time")
+    step_ms = MINUTE_MS * next(one for one in _STEPS if one * MINUTE_MS * _BARS >= end_ms - start_ms)
+    return ShownTime(start_ms // step_ms * step_ms, -(-end_ms // step_ms) * step_ms, step_ms)
 
 
-async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, str]) -> dict[str, Any]:
+async def _found(view: View, shown: ShownTime, by: RowsBy, filters: Mapping[str, str]) -> dict[str, Any]:
     """Read what the timeline shows, and return it as its template takes it."""
-    client, bucket = view.call.client, timedelta(milliseconds=-(-shown.span_ms // _BARS))
-    counted, past, coming = await asyncio.gather(
-        client.timeline(from_ms(shown.start_ms), from_ms(shown.end_ms), bucket),
-        _past(view, shown, filters),
-        _coming(view, shown, filters),
+    client, given, has_ids = view.call.client, dict[str, Any](filters), "match" in filters or "tag" in filters
+    times, bucket = (from_ms(shown.start_ms), from_ms(shown.end_ms)), timedelta(milliseconds=shown.step_ms)
+    counted = await client.timeline(*times, bucket, by, _ROWS, **given)
+    number = sum(number for count in counted.counts for word, number in count.items() if word != EXPECTED)
+    listed, past, coming = await asyncio.gather(
+        _changes(view, shown, [*LEFT_OUT, *BAD, RunStatus.EXPIRED], _LISTED, given),
+        _changes(view, shown, None, _MARKED, given) if has_ids or number <= _MARKED else _none(),
+        _coming(view, shown, counted, by),
     )
-    rows = drawn_rows(shown, view.now_ms, by, past, coming)
-    left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
-    listed = left_out[:_LISTED]
+    rows = drawn_rows(shown, counted, by, past, coming, has_ids=has_ids and by is RowsBy.SCHEDULE)
     replacements = await replaced_since(client, shown.start_ms, **filters) if listed else Replacements()
     absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
     known = client._get_many(sorted({one.id for one in listed}))
     is_now = shown.start_ms < view.now_ms < shown.end_ms
     middle_ms = view.now_ms if is_now else (shown.start_ms + shown.end_ms) // 2
+    bars = bars_of(counted)
     return {
         "shown": shown,
-        "bars": bars_of(counted),
+        "bars": bars,
         "counted": counted,
-        "rows": rows[:_ROWS],
-        "more_rows": max(len(rows) - _ROWS, 0),
-        "is_cut": len(past) >= _OUTCOMES,
+        "rows": rows,
         "left_out": [ListedRow.of(one, absences, replacements) for one in listed],
-        "left_out_count": sum(one.count for one in left_out),
-        "is_list_cut": len(left_out) > len(listed),
+        "left_out_count": max(sum(bar["counts"][1] for bar in bars), sum(one.count for one in listed)),
+        "is_list_cut": len(listed) == _LISTED,
         "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
         "legend": Mark,
         "zooms": [(name, shown.around(middle_ms, span)) for name, span in _ZOOMS.items()],
@@ -137,32 +145,27 @@ async def _absences(view: View, listed: Iterable[Change]) -> Absences:
     return found
 
 
-async def _past(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> list[Change]:
-    """Return the newest outcomes of the shown."""
+async def _none() -> list[Change]:
+    return []
+
+
+async def _changes(view: View, shown: ShownTime, status: Any, limit: int, filters: Mapping[str, Any]) -> list[Change]:
+    """Return the newest outcomes of the shown time with one of the words *status*; None: all."""
     if shown.start_ms >= view.now_ms:
         return []
     end_ms = min(shown.end_ms, view.now_ms + 1)
     given: dict[str, Any] = {**filters, "since": from_ms(shown.start_ms), "until": from_ms(end_ms)}
-    found = view.call.client.iter_history(None, limit=_OUTCOMES, **given)
-    return [one async for one in found]
+    return [one async for one in view.call.client.iter_history(None, status=status, limit=limit, **given)]
 
 
-async def _coming(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> list[tuple[Schedule, list[int]]]:
-    """
-    Return the recurring schedules of the first rows with their times to come; with a filter of ids, one-shots,
-    too. Without one, a million one-shots are only in the density.
-    """
-    if shown.end_ms <= view.now_ms:
-        return []
-    client, kind = view.call.client, None if "match" in filters else RECURRING
-    listing = client.list(
-        state=ScheduleState.ACTIVE, kind=kind, due_before=from_ms(shown.end_ms), limit=_ROWS, **filters
-    )
-    first = [one async for one in listing]
+async def _coming(view: View, shown: ShownTime, counted: Timeline, by: RowsBy) -> dict[str, list[int]]:
+    """Return the times to come of the schedules that have rows with few of them."""
     start = from_ms(max(shown.start_ms, view.now_ms) - 1)
 
-    async def times_of(one: Schedule) -> list[int]:
-        times = map(to_ms, await coming_of(view.call, one.id, n=COMING, start=start))
+    async def times_of(id: str) -> list[int]:
+        times = map(to_ms, await coming_of(view.call, id, n=MOST_MARKS, start=start))
         return [ms for ms in times if ms < shown.end_ms]
 
-    return list(zip(first, await asyncio.gather(*map(times_of, first)), strict=True))
+    few = (row for row in counted.rows if not row.is_once and 0 < row.number(EXPECTED) < MOST_MARKS)
+    names = [row.name for row in islice(few if by is RowsBy.SCHEDULE else (), _ROWS)]
+    return dict(zip(names, await asyncio.gather(*map(times_of, names)), strict=True))
