@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.builders.schedules import schedule
 from zsched.core.clock import from_ms
-from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
+from zsched.core.occurrences.counts import CountedRow, RowsBy
+from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.lateness import Absences
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
 from zsched.core.occurrences.search import Facets
+from zsched.core.occurrences.timeline import Timeline
 from zsched.core.runs.run import Run, RunStatus
-from zsched.web.console.drawing import COMING, Mark, ShownTime, Strip, drawn_rows
+from zsched.web.console.drawing import Mark, ShownTime, Strip, drawn_rows
 from zsched.web.console.timeline import ListedRow
 
 HOUR_MS = 3_600_000
@@ -33,49 +34,67 @@ def occurrence(id: str, what: What = What.FIRED, hour: float = 1, **given: Any) 
 RAN = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
 RUNNING = Run("a-1", RunStatus.RUNNING, started_ms=2 * HOUR_MS)
 SKIPPED = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=3 * HOUR_MS, count=5)
-MANY = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
+RULE = Facets("app.task", "fast", is_rule=True)
+
+
+def timeline(*rows: CountedRow) -> Timeline:
+    """Return a timeline of ten hours with *rows*, now in the middle."""
+    found = Timeline(Spans.of(0, 10 * HOUR_MS, HOUR_MS), NOW_MS)
+    found.add_past([], rows)
+    return found
 
 
 @pytest.mark.parametrize(
-    ("past", "coming", "expected", "bad"),
+    ("one", "expected"),
     [
-        ([occurrence("a", run=RAN)], [], (Mark.SUCCEEDED, 10, 20, 20), 0),
-        ([occurrence("a", run=RUNNING)], [], (Mark.OPEN, 10, 20, 30), 0),  # its bar ends now
-        ([SKIPPED], [], (Mark.LEFT_OUT, 10, 10, 20), 5),
-        ([], [(schedule("a", next_ms=6 * HOUR_MS), MANY)], (Mark.EXPECTED, 60, 60, 40), 0),  # a bar to the end
+        (occurrence("a", run=RAN), (Mark.SUCCEEDED, 10, 20, 20)),
+        (occurrence("a", run=RUNNING), (Mark.OPEN, 10, 20, 30)),  # its bar ends now
+        (SKIPPED, (Mark.LEFT_OUT, 10, 10, 20)),
     ],
-    ids=["a run", "a running run", "skipped together", "many to come"],
+    ids=["a run", "a running run", "skipped together"],
 )
 def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run(
-    past: list[Change], coming: list[tuple[Schedule, list[int]]], expected: tuple[Any, ...], bad: int
+    one: Change, expected: tuple[Any, ...]
 ) -> None:
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", past, coming)
+    found = timeline(CountedRow("a", False, [(1, "fired", 1)]))
+
+    (row,) = drawn_rows(SHOWN, found, RowsBy.SCHEDULE, [replace(one, facets=RULE)], {})
 
     (mark,) = row.marks
-    assert (expected, bad) == ((mark.mark, mark.at, mark.bar_at, mark.width), row.bad)
+    assert (expected, []) == ((mark.mark, mark.at, mark.bar_at, mark.width), row.cells)
+
+
+def test_a_row_with_many_occurrences_has_cells_of_the_worst_of_each_hour_and_few_to_come_have_marks() -> None:
+    cells = [(0, "fired", 5), (1, "fired", 70), (2, "late", 1), (3, "failed", 2), (4, "skipped missed", 3)]
+    found = timeline(CountedRow("a", False, cells))
+
+    (row,) = drawn_rows(SHOWN, found, RowsBy.SCHEDULE, [], {"a": [6 * HOUR_MS]})
+
+    assert [
+        (0, 20, Mark.SUCCEEDED, "75 fired"),
+        (20, 10, Mark.LATE, "1 late, 1 fired"),
+        (30, 10, Mark.BAD, "2 failed"),
+        (40, 10, Mark.LEFT_OUT, "3 skipped"),
+    ] == row.cells
+    assert [(Mark.EXPECTED, 60)] == [(mark.mark, mark.at) for mark in row.marks]
+    assert 5 == row.bad
+
+
+def test_one_shots_share_the_row_of_their_function_and_have_rows_of_their_own_if_ids_are_wanted() -> None:
+    past = [occurrence(id, facets=Facets("app.task", "fast")) for id in "ab"]
+    found = timeline(CountedRow("app.task", True, [(1, "fired", 2)]))
+
+    shared = drawn_rows(SHOWN, found, RowsBy.SCHEDULE, past, {})
+    apart = drawn_rows(SHOWN, timeline(), RowsBy.SCHEDULE, past, {"c": [6 * HOUR_MS]}, has_ids=True)
+
+    assert [("app.task", 2)] == [(row.name, len(row.marks)) for row in shared]
+    assert ["a", "b", "c"] == [row.name for row in apart]
 
 
 def test_a_strip_counts_the_occurrences_and_not_its_marks() -> None:
     strip = Strip.of([occurrence("a", run=RAN), SKIPPED, occurrence("a", What.COALESCED, count=11)])
 
     assert "1 ran, 16 did not run" == strip.summary
-
-
-def test_rows_with_what_did_not_run_come_first_and_rows_with_one_mark_last() -> None:
-    past = [occurrence(id) for id in "acdd"] + [occurrence("b", What.SKIPPED)]
-
-    assert ["b", "d", "a", "c"] == [row.name for row in drawn_rows(SHOWN, NOW_MS, "schedule", past, [])]
-
-
-@pytest.mark.parametrize(("by", "names"), [("tag", ["mail", "shop"]), ("queue", ["fast"])])
-def test_a_row_has_the_past_and_the_coming_occurrences_of_its_tag_or_queue(by: str, names: list[str]) -> None:
-    facets = Facets(func="app.task", queue="fast", tags=("mail", "shop"), owner="")
-    one = schedule("a", queue="fast", tags=("mail", "shop"))
-
-    rows = drawn_rows(SHOWN, NOW_MS, by, [occurrence("a", facets=facets)], [(one, [6 * HOUR_MS])])
-
-    assert names == [row.name for row in rows]
-    assert {(Mark.SUCCEEDED, Mark.EXPECTED)} == {tuple(mark.mark for mark in row.marks) for row in rows}
 
 
 @pytest.mark.parametrize(

@@ -60,17 +60,23 @@ def page(web: Web, name: str, path: str) -> str:
     return answer.text
 
 
-def test_a_timeline_without_marks_says_what_has_none(web: Web, client: Client, daemon: DaemonThread) -> None:
+def test_a_timeline_without_occurrences_says_so_and_a_filter_of_ids_shows_one_shots(
+    web: Web, client: Client, daemon: DaemonThread
+) -> None:
     client.schedule("app.tasks.remind", id="beat", every=60, tags=["shop"])
     client.schedule("app.tasks.remind", id="reminder-42", after=3600, tags=["shop"])
     client.pause("beat")
 
-    by_tag, by_id = (page(web, f"ann-{n}", f"/timeline?{query}") for n, query in enumerate(("tag=shop", "match=beat")))
+    by_tag, by_id, once = (
+        page(web, f"ann-{n}", f"/timeline?{query}")
+        for n, query in enumerate(("tag=shop", "match=beat", "match=reminder*"))
+    )
 
     for text in (by_tag, by_id):
-        assert "No occurrence has a mark in this time." in text
+        assert "No occurrence in this time." in text
         assert "whose schedule is paused, are not decided yet" in text
-    assert ("marks if you filter by id" in by_tag, "marks if you filter by id" in by_id) == (True, False)
+        assert "One-shots to come are in the bars of all, and only without a filter." in text
+    assert "reminder-42: to come" in once
 
 
 def test_the_list_of_what_did_not_run_counts_and_says_since_when_no_daemon_led(web: Web, outage: int) -> None:

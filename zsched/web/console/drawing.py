@@ -193,8 +193,9 @@ def drawn_rows(
         name = one.id if facets.is_rule or has_ids else facets.func
         for shared in by.names(name, facets.queue, facets.tags):
             marks.setdefault(shared, []).append(_past_mark(shown, found.now_ms, one))
-    for name, drawn in marks.items() if has_ids else ():
-        rows.setdefault(name, DrawnRow(name, False, sum(one.mark in (Mark.LEFT_OUT, Mark.BAD) for one in drawn)))
+    for name in (*marks, *coming) if has_ids else ():
+        bad = sum(one.mark in (Mark.LEFT_OUT, Mark.BAD) for one in marks.get(name, ()))
+        rows.setdefault(name, DrawnRow(name, False, bad))
     counts = {row.name: row for row in found.rows}
     for name, row in rows.items():
         drawn, times = marks.get(name, []), coming.get(name, ())

@@ -29,6 +29,7 @@ from zsched.core.occurrences.outcomes import LEFT_OUT
 from zsched.core.occurrences.replacements import Replacement, Replacements
 from zsched.core.occurrences.timeline import EXPECTED, Timeline
 from zsched.core.options.arguments import choice
+from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.errors import InvalidSchedule
@@ -109,7 +110,7 @@ async def _found(view: View, shown: ShownTime, by: RowsBy, filters: Mapping[str,
     listed, past, coming = await asyncio.gather(
         _changes(view, shown, [*LEFT_OUT, *BAD, RunStatus.EXPIRED], _LISTED, given),
         _changes(view, shown, None, _MARKED, given) if has_ids or number <= _MARKED else _none(),
-        _coming(view, shown, counted, by),
+        _coming(view, shown, counted, by, given),
     )
     rows = drawn_rows(shown, counted, by, past, coming, has_ids=has_ids and by is RowsBy.SCHEDULE)
     replacements = await replaced_since(client, shown.start_ms, **filters) if listed else Replacements()
@@ -158,8 +159,10 @@ async def _changes(view: View, shown: ShownTime, status: Any, limit: int, filter
     return [one async for one in view.call.client.iter_history(None, status=status, limit=limit, **given)]
 
 
-async def _coming(view: View, shown: ShownTime, counted: Timeline, by: RowsBy) -> dict[str, list[int]]:
-    """Return the times to come of the schedules that have rows with few of them."""
+async def _coming(
+    view: View, shown: ShownTime, counted: Timeline, by: RowsBy, filters: dict[str, Any]
+) -> dict[str, list[int]]:
+    """Return the times to come by id: of the schedules whose rows have few of them, and of one-shots with some ids."""
     start = from_ms(max(shown.start_ms, view.now_ms) - 1)
 
     async def times_of(id: str) -> list[int]:
@@ -168,4 +171,8 @@ async def _coming(view: View, shown: ShownTime, counted: Timeline, by: RowsBy) -
 
     few = (row for row in counted.rows if not row.is_once and 0 < row.number(EXPECTED) < MOST_MARKS)
     names = [row.name for row in islice(few if by is RowsBy.SCHEDULE else (), _ROWS)]
-    return dict(zip(names, await asyncio.gather(*map(times_of, names)), strict=True))
+    found = dict(zip(names, await asyncio.gather(*map(times_of, names)), strict=True))
+    if "match" in filters and by is RowsBy.SCHEDULE and shown.end_ms > view.now_ms:
+        soon: dict[str, Any] = {"due_before": from_ms(shown.end_ms), "kind": "once", "limit": _ROWS, **filters}
+        found |= {one.id: [one.next_ms or 0] async for one in view.call.client.list(state=ScheduleState.ACTIVE, **soon)}
+    return found
