@@ -1,5 +1,5 @@
 """
-Counts of outcomes by minute, hour and day (UTC), for timelines of any length.
+Counts of outcomes by minute, quarter, hour and day (UTC), for timelines of any length.
 
 ``series`` has what is counted together (``core.occurrences.counts``), ``count`` the numbers. Both are written in the
 transaction of their entry, at its time. They are a cache: ``recount`` counts entries again.
@@ -30,7 +30,7 @@ from zsched.core.occurrences.counts import (
 from zsched.core.occurrences.outcomes import LEFT_OUT, What
 from zsched.core.runs.run_id import RunKey, nominal_ms_of
 
-UNITS: Final = (1, 60, 1440)  # minutes
+UNITS: Final = (1, 15, 60, 1440)  # minutes, each a multiple of the one before
 MINUTE_US: Final = 60_000_000
 _KNOWN: Final = 50_000  # series in memory
 _ADD: Final = "INSERT INTO count VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number"
@@ -40,9 +40,9 @@ _SERIES: Final = "SELECT series, id, facets, word FROM series"
 _SUMS: Final = (
     "SELECT {keys}, sum(number) FROM"
     " (SELECT (at - ?) / ? AS place, series, number FROM count WHERE unit = ? AND at >= ? AND at < ?)"
-    " JOIN series USING (series) WHERE series IN (SELECT value FROM json_each(?))"
-    " GROUP BY {keys} HAVING sum(number) > 0"
+    " JOIN series USING (series) {among} GROUP BY {keys} HAVING sum(number) > 0"
 )
+_AMONG: Final = "WHERE series IN (SELECT value FROM json_each(?))"
 _BAD: Final = (FAILED, *(one.value for one in LEFT_OUT))
 
 
@@ -102,11 +102,12 @@ def counted(history: History, wanted: WantedCounts) -> dict[str, Any]:
     most bad outcomes first, and the number of ``more_rows``.
     """
     known = {number: Series(id, Facets.parse(facets), word) for number, id, facets, word in history.db.execute(_SERIES)}
-    series = {number: one for number, one in known.items() if wanted.has(one)}
+    wanted_ones = [number for number, one in known.items() if wanted.has(one)]
+    among = None if len(wanted_ones) == len(known) else wanted_ones
     weights, members = dict[str, tuple[int, int]](), dict[str, list[int]]()
-    for number, count in _sums(history.db, wanted, series, "series") if wanted.by else ():
-        is_bad = series[number].word.partition(" ")[0] in _BAD
-        for name in series[number].rows(wanted.by or RowsBy.SCHEDULE):
+    for number, count in _sums(history.db, wanted, among, "series") if wanted.by else ():
+        is_bad = known[number].word.partition(" ")[0] in _BAD
+        for name in known[number].rows(wanted.by or RowsBy.SCHEDULE):
             bad, all = weights.get(name, (0, 0))
             weights[name] = bad - count * is_bad, all - count
             members.setdefault(name, []).append(number)
@@ -114,20 +115,26 @@ def counted(history: History, wanted: WantedCounts) -> dict[str, Any]:
     rows = {name: members[name] for name in names[: wanted.most]}
     cells = dict[int, list[tuple[int, str, int]]]()
     for place, number, count in _sums(history.db, wanted, {*chain(*rows.values())}, "place, series"):
-        cells.setdefault(number, []).append((place, series[number].word, count))
+        cells.setdefault(number, []).append((place, known[number].word, count))
     return {
-        "totals": list(_sums(history.db, wanted, series, "place, word")),
+        "totals": list(_sums(history.db, wanted, among, "place, word")),
         "rows": [
-            CountedRow(name, not series[numbers[0]].id, [*chain(*(cells[number] for number in numbers))])
+            CountedRow(name, not known[numbers[0]].id, [*chain(*(cells[number] for number in numbers))])
             for name, numbers in rows.items()
         ],
         "more_rows": len(names) - len(rows),
     }
 
 
-def _sums(db: sqlite3.Connection, wanted: WantedCounts, series: Iterable[int], keys: str) -> Iterator[tuple[Any, ...]]:
-    """Return the sums of *series*, by *keys* among ``place``, the number of a span, ``series`` and ``word``."""
+def _sums(
+    db: sqlite3.Connection, wanted: WantedCounts, among: Iterable[int] | None, keys: str
+) -> Iterator[tuple[Any, ...]]:
+    """
+    Return the sums of the series *among* these, or of all, by *keys* from ``place`` (of a span), ``series``, ``word``.
+    """
     unit = next(one for one in reversed(UNITS) if wanted.start % one == 0 == wanted.step % one)
     first, step = wanted.start // unit, wanted.step // unit
-    given = first, step, unit, first, first + step * wanted.number, json.dumps(list(series))
-    return db.execute(_SUMS.format(keys=keys), given)
+    given = [first, step, unit, first, first + step * wanted.number]
+    if among is None:
+        return db.execute(_SUMS.format(keys=keys, among=""), given)
+    return db.execute(_SUMS.format(keys=keys, among=_AMONG), [*given, json.dumps(list(among))])

@@ -11,7 +11,7 @@ live      the state: a row per schedule with a place, and per open run. Entry ``
 facet     function, queue, owner, tags and name of the rows of an entry (``index``)
 posting   the entries of each value that a search may ask for: (segment, CRC-32 of the value, n)
 series    what is counted together (``counts``): a recurring schedule, or one-shots of a function, and a word
-count     the numbers of a series, by minute, hour and day: (unit, at, series, number)
+count     the numbers of a series, by minute, quarter, hour and day: (unit, at, series, number)
 prefix    parts of the history that may have ids with a prefix (``prefixes``)
 argument  with ``keep_args = false``: arguments that were taken out of entries of live schedules
 ========  ======================================================================================
