@@ -18,7 +18,8 @@ from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.last_minutes import LastMinutes
 from zsched.storage.log import Log
-from zsched.storage.upcoming import SAMPLE, due_soon
+from zsched.storage.reader import Reader
+from zsched.storage.upcoming import MOST_RULES, SAMPLE
 
 KEYS = Keys("default")
 NOW_MS = 1_800_000_000_000
@@ -179,47 +180,46 @@ def test_a_later_reading_goes_no_further_back_than_its_period(link: Link, redis_
 
 
 @pytest.fixture
-def wire(link: Link, redis_client: redis.Redis) -> Iterator[Wire]:
-    with link.wire() as wire:
-        yield wire
+def reader(client: Client) -> Reader:
+    return client._reader
 
 
-def test_an_empty_namespace_has_nothing_due(wire: Wire) -> None:
-    assert {} == due_soon(wire, KEYS)
+def test_an_empty_namespace_has_nothing_due(reader: Reader) -> None:
+    assert {} == reader.due_soon()
 
 
-def test_few_schedules_are_counted_exactly_by_queue_and_time(wire: Wire, client: Client) -> None:
+def test_few_schedules_are_counted_exactly_by_queue_and_time(reader: Reader, client: Client) -> None:
     emails, pushes = [(30, "high"), (300, "low")], [(301, "normal"), (3000, "low"), (9000, "low")]
     for queue, rows in (("email", emails), ("push", pushes)):
         for after, priority in rows:
             client.schedule("app.run", id=f"s{after}", after=after, queue=queue, priority=priority)
     client.schedule("app.run", id="rule", every=60, queue="sms")
 
-    found = due_soon(wire, KEYS)
+    found = reader.due_soon()
 
     assert {
         "email": {"1m": 1, "10m": 2, "60m": 2},
         "push": {"1m": 0, "10m": 1, "60m": 2},
-        "sms": {"1m": 1, "10m": 1, "60m": 1},
+        "sms": {"1m": 1, "10m": 10, "60m": 60},
     } == found
 
 
-def test_overdue_schedules_count_and_paused_ones_do_not(wire: Wire, client: Client) -> None:
+def test_overdue_schedules_count_and_paused_ones_do_not(reader: Reader, client: Client) -> None:
     client.schedule("app.run", id="late", after=0.001, queue="email")
     client.schedule("app.run", id="paused", after=30, queue="email")
     client.pause("paused")
 
-    assert {"email": {"1m": 1, "10m": 1, "60m": 1}} == due_soon(wire, KEYS)
+    assert {"email": {"1m": 1, "10m": 1, "60m": 1}} == reader.due_soon()
 
 
-def test_the_queues_of_many_schedules_are_estimated_from_a_sample(wire: Wire, client: Client) -> None:
+def test_the_queues_of_many_schedules_are_estimated_from_a_sample(reader: Reader, client: Client) -> None:
     many, share = 100 * SAMPLE, 4
     client.schedule_many(
         {"func": "app.run", "id": f"s{n}", "after": 120 + n / 100, "queue": "push" if n % share else "email"}
         for n in range(many)
     )
 
-    found = due_soon(wire, KEYS)
+    found = reader.due_soon()
 
     assert many == pytest.approx(sum(one["10m"] for one in found.values()), abs=2)
     assert many / share == pytest.approx(found["email"]["10m"], rel=0.4)
@@ -227,13 +227,22 @@ def test_the_queues_of_many_schedules_are_estimated_from_a_sample(wire: Wire, cl
 
 
 def test_the_round_trips_do_not_grow_with_the_schedules(
-    wire: Wire, client: Client, monkeypatch: pytest.MonkeyPatch
+    reader: Reader, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.schedule_many({"func": "app.run", "id": f"s{n}", "after": 700 + n / 1000} for n in range(2000))
     commands: list[object] = []
     send = Wire.send
     monkeypatch.setattr(Wire, "send", lambda wire, *command: (commands.append(command), send(wire, *command))[1])
 
-    due_soon(wire, KEYS)
+    reader.due_soon()
 
     assert len(commands) < 3 * SAMPLE + 40
+
+
+def test_the_runs_of_many_recurring_schedules_are_estimated_from_some(reader: Reader, client: Client) -> None:
+    number = 3 * MOST_RULES
+    client.schedule_many({"func": "app.run", "id": f"s{n}", "every": 30, "queue": "push"} for n in range(number))
+
+    found = reader.due_soon()
+
+    assert {"1m": 2 * number, "10m": 20 * number, "60m": 120 * number} == found["push"]

@@ -31,7 +31,7 @@ from zsched.storage.queues import warned_jobs
 from zsched.storage.reader import Reader
 from zsched.storage.registries import Registries
 from zsched.storage.server import Server
-from zsched.storage.upcoming import WITHIN_MS, due_soon
+from zsched.storage.upcoming import WITHIN_MS
 
 # -- a look at Redis --------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class CachedReader:
             overview, warned = self._reader.overview(), self._reader.on_wire(warned_jobs)
             depths = self._reader.on_wire(lambda wire, keys: Registries(wire, keys.rq).depths())
             if self._clock.monotonic_ms() - self._counted_ms >= _SOON_EVERY_MS:
-                self._due_soon = self._reader.on_wire(due_soon)
+                self._due_soon = self._reader.due_soon()
                 self._counted_ms = self._clock.monotonic_ms()
             return RedisReading(overview, depths, warned, self._due_soon)
         except ZschedError as error:
@@ -115,8 +115,8 @@ class DaemonCollector(Collector):
 
     def _of_due_soon(self, numbers: Mapping[str, Mapping[str, int]]) -> Metric:
         help = (
-            "Schedules due in a queue within this time, with overdue ones; a recurring one counts once. "
-            "Of more than 100 in a lane and a time, the queues are estimated from a sample."
+            "Runs due in a queue within this time, with overdue ones. Of more than 100 one-shots in a lane and a time, "
+            "and of more than 1,000 recurring schedules, the queues are estimated from a sample."
         )
         rows = {
             (queue, within): number

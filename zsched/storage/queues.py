@@ -30,7 +30,7 @@ from zsched.storage.meta import server_now_ms
 from zsched.storage.registries import allowed_replies, is_denied, members
 from zsched.storage.rqkeys import RqKeys
 from zsched.storage.throttled import HeldBack, throttled_sets
-from zsched.storage.upcoming import WITHIN_MS, due_soon
+from zsched.storage.upcoming import WITHIN_MS
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import RecentActivity
@@ -114,8 +114,8 @@ class StalledQueues(NamedTuple):
 class QueueSeen(NamedTuple):
     """
     A queue. ``waiting`` and ``waits_ms``: as in ``StalledQueue``. ``workers``: the names of the living workers that
-    listen. ``held``: its schedules that its limit holds back, and the limit. ``due``: the number of schedules that are
-    due within a time, as ``upcoming.due_soon`` counts them.
+    listen. ``held``: its schedules that its limit holds back, and the limit. ``due``: the number of runs that are due
+    within a time, as ``upcoming.due_soon`` counts them.
     """
 
     queue: str
@@ -204,12 +204,14 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     )
 
 
-def queues_seen(wire: Wire, keys: Keys, held: Iterable[HeldBack]) -> list[QueueSeen]:
+def queues_seen(
+    wire: Wire, keys: Keys, held: Iterable[HeldBack], due: Mapping[str, Mapping[str, int]]
+) -> list[QueueSeen]:
     """
-    Return the queues that schedules use, that RQ knows or that workers listen to, by name. *held*: as in ``Overview``.
-    Raises as above.
+    Return the queues that schedules use, that RQ knows or that workers listen to, by name. *held*: as in ``Overview``;
+    *due*: as of ``Reader.due_soon``. Raises as above.
     """
-    workers, due, by_queue = workers_of(wire, keys.rq), due_soon(wire, keys), {one.queue: one for one in held}
+    workers, by_queue = workers_of(wire, keys.rq), {one.queue: one for one in held}
     used = used_queues(wire, keys) | due.keys()
     known = used.union(by_queue, *(one.queues for one in workers))
     known |= {keys.rq.queue_name(key) for key in members(wire, keys.rq.queues(), _QUEUES)}

@@ -25,7 +25,7 @@ from zsched.storage.records import PAGE, as_schedule, due_from_score, read_page,
 from zsched.storage.refusals import not_found
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
-from zsched.storage.throttled import throttled_sets
+from zsched.storage.throttled import HeldBack, throttled_sets
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Ahead, RecentActivity
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
     from zsched.storage.puts import Put
+    from zsched.storage.queues import QueueSeen
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -161,6 +162,22 @@ class Reader:
         """Return what *read* reads over one connection, such as ``storage.queues.stalled_queues``. Raises as *read*."""
         with self._link.wire() as wire:
             return read(wire, self._keys, *arguments, **named)
+
+    def queues(self, held: Iterable[HeldBack]) -> list[QueueSeen]:
+        """Return the queues in use, as ``queues.queues_seen``. Raises as there."""
+        from zsched.storage.queues import queues_seen  # few clients ask for them
+
+        return self.on_wire(queues_seen, held, self.due_soon())
+
+    def due_soon(self) -> dict[str, dict[str, int]]:
+        """Return the number of runs that are due soon, by queue, as ``upcoming.due_soon``. Raises as there."""
+        from zsched.storage.upcoming import MOST_RULES, due_soon
+
+        key = self._keys.recurring()
+        with self._link.wire() as wire:
+            number, (_, ids) = wire.execute_all([("SCARD", key), ("SSCAN", key, 0, "COUNT", MOST_RULES)])
+        rules = list(self.schedules(map(shown, ids)))
+        return self.on_wire(due_soon, rules, number)
 
     def recent(self, clock: Clock) -> RecentActivity:
         """

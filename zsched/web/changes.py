@@ -15,7 +15,6 @@ from starlette.responses import Response, StreamingResponse
 from zsched.aio.bridge import run
 from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.errors import ZschedError
-from zsched.storage.queues import queues_seen
 from zsched.web import schemas
 from zsched.web.calls import Admitted, QueryTime, routes
 from zsched.web.events import Events, position_of_event
@@ -48,7 +47,7 @@ async def daemons(call: Admitted) -> Response:
 async def queues(request: Request, call: Admitted) -> Response:
     """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
     held = (await call.client._overview()).held_back
-    found = await run(request.app.state.reader.on_wire, queues_seen, held)
+    found = await run(request.app.state.reader.queues, held)
     return JsonAnswer({"queues": [one.to_dict() for one in found if call.sees_queue(one.queue)]})
 
 

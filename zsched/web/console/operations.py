@@ -19,7 +19,6 @@ from zsched.core.options.arguments import choice
 from zsched.core.story.source import Source
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
-from zsched.storage.queues import queues_seen
 from zsched.storage.rights import Role
 from zsched.web.console.view import View, Viewed
 
@@ -71,7 +70,7 @@ class Searched:
 async def queues(view: Viewed) -> Response:
     """Show the queues: what waits, since when, who listens, and rate limits."""
     overview = await view.call.client._overview()
-    seen = await run(view.request.app.state.reader.on_wire, queues_seen, overview.held_back)
+    seen = await run(view.request.app.state.reader.queues, overview.held_back)
     return view.page("queues", queues=[one for one in seen if view.call.sees_queue(one.queue)])
 
 
