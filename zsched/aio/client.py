@@ -219,6 +219,8 @@ class AsyncClient:
     iter_runs = _iterated(Client.iter_runs)
     get_run = _awaited(Client.get_run)
 
+    _log_search = _awaited(Client._log_search)
+
     async def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[AsyncIterator[Entry], Source]:
         """Return entries of the log, and their source, as ``Client.log`` does."""
         async with self._calls.one():

@@ -153,6 +153,8 @@ class StateWriter:
     def _note(self, parsed: ParsedEntry) -> None:
         """Add the current entry to the index, before its changes: they may delete what the changes are about."""
         n, fired = self._n, parsed.only_fired()
+        if parsed.by:
+            self.index.asked(n, parsed.by)
         if parsed.has_records:
             self.index.records(n, parsed)
         elif fired is not None:

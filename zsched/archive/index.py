@@ -11,6 +11,8 @@ entries, whose facets the reader checks: many small entries share a row. A value
 candidate only costs time. Reading backwards finds at once what *fired* or *succeeded*, so these words are not values. A
 change without a known record is under the value ``UNKNOWN``, which every search by facets reads too.
 
+Entries that somebody asked for have their values too (``asked_by``): among a million fires they are few.
+
 Both are written in the transaction of their entry. ``posting`` is cut into segments of 65,536 entries, which stay in
 memory while they are filled.
 """
@@ -74,6 +76,10 @@ class IndexWriter:
         facets = [NO_FACETS if source is None else self._of(source[0]).at(source[1]) for source in sources]
         self._rows.append(facet_row(n, FacetsOfRows.of(facets)))
         self._post(n, zip(changes, facets, strict=True))
+
+    def asked(self, n: int, by: str) -> None:
+        """Add entry *n*, which *by* asked for."""
+        self._postings |= {(n >> POSTING_BITS, key_of(value), n) for value in (asked_by(by), asked_by(None))}
 
     def fired(self, n: int, t_us: int, runs: Sequence[RunKey], sources: Sequence[RecordPlace | None]) -> None:
         """Add entry *n*, of *t_us*, of the fired *runs* of one-shots. Fast if their records have the same facets."""
@@ -157,6 +163,11 @@ def facets_in(row: FacetRow) -> FacetsOfRows:
     n, stored, sum = row
     body.demand_sum(_sum_of, (n, stored), sum, "the facets of history entry %r are", n)
     return _unpacked(stored)
+
+
+def asked_by(by: str | None) -> str:
+    """Return the value whose places are the entries that *by* asked for; None: anybody."""
+    return "asked" if by is None else f"asked {by}"
 
 
 def another_end(run_id: str) -> str:

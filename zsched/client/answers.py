@@ -269,6 +269,10 @@ class Answers:
         since_us = None if since is None else instant_ms("since", since, None) * 1000
         return self._history.entries(since_us, limit)
 
+    def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
+        """See ``Past``."""
+        return self._history.log_search(**wanted)
+
     def follow_log(self, after: Position | None, gather_s: float) -> Iterator[Entry]:
         """See ``Past``."""
         return self._history.follow(after or self._history.last(), gather_s)

@@ -188,6 +188,15 @@ class Past:
         """
         return self._answers.log(since, limit=limit)
 
+    def _log_search(
+        self, by: str | None = None, id: str | None = None, what: What | None = None, limit: int = 50
+    ) -> tuple[list[Entry], int | None, Source]:
+        """
+        Return the newest *limit* entries of the log that *by* (None: anybody) asked for, or with changes of schedule
+        *id*, or of the kind *what*, the newest first; the time (µs) up to which there may be more; and their source.
+        """
+        return self._answers.log_search(by=by, id=id, what=what, limit=limit)
+
     def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
         """
         Yield entries of the log after *after*, or from now on, as they come, without end. *gather_s*: how long to wait

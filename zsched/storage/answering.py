@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from zsched.archive.counts import counted
 from zsched.archive.history import History
+from zsched.archive.log_search import log_search
 from zsched.archive.ran import ran
 from zsched.archive.records import original_of, puts_of
 from zsched.archive.search import Search
@@ -24,6 +25,7 @@ from zsched.core.facets import question_number, question_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.counts import WantedCounts
 from zsched.core.occurrences.lateness import waited_since_us
+from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import SearchCursor, Wanted
 from zsched.storage.comparing import with_definitions
 
@@ -158,6 +160,10 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
         {"since_us": _maybe(question_number), "behind": _maybe(_position), "limit": question_number},
     ),
     "counts": (counted, {"wanted": WantedCounts.of_dict}),
+    "log_search": (
+        log_search,
+        {"by": _maybe(question_text), "id": _maybe(question_text), "what": _maybe(What), "limit": question_number},
+    ),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (
         _ran_between,

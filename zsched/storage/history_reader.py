@@ -190,6 +190,11 @@ class HistoryReader:
         """Return counts of the past as ``archive.counts.counted`` does, and their source."""
         return self._query(None).ask("counts", wanted=wanted)
 
+    def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
+        """Return entries as ``archive.log_search`` does, the time that it reached, and their source."""
+        answer, source = self._query(None).ask("log_search", **wanted)
+        return answer["entries"], answer["reached_us"], source
+
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
         Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, as nominal times; see
@@ -314,7 +319,6 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
     if "occurrences" in answer:
         values["occurrences"] = [Change.of_dict(one) for one in answer["occurrences"]]
         values["after"] = None if answer["after"] is None else str(SearchCursor.parse(answer["after"]))
-        values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
     if "totals" in answer:
         values["totals"] = [(int(place), str(word), int(number)) for place, word, number in answer["totals"]]
         values["rows"] = [CountedRow.parse(*row) for row in answer["rows"]]
@@ -322,6 +326,8 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
     if "ran" in answer:
         values["ran"] = set(map(int, answer["ran"]))
         values["by"], values["read_to"] = str(answer["by"]), answer["read_to"] and int(answer["read_to"])
+    if "reached_us" in answer:
+        values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
     if "entries" in answer:
         values["entries"] = [_entry(*entry) for entry in answer["entries"]]
     return values

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import suppress
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position, text
@@ -37,6 +38,8 @@ def json_form(value: Any) -> Any:
     """Return the form for JSON of a value of a question or an answer: of bytes, times, or a value with ``to_dict``."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
+    if isinstance(value, Enum):
+        return value.value
     return sorted(value) if isinstance(value, set) else value.to_dict()
 
 

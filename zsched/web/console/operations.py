@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -25,7 +26,7 @@ from zsched.web.console.view import View, Viewed
 router = APIRouter(include_in_schema=False)
 
 _ENTRIES: Final = 100
-_SEARCHED: Final = 1000  # entries, in search of what an account did, or of a schedule's changes
+_DEEDS: Final = 50  # entries of what accounts did
 _WORST_FIRST: Final = (Severity.PROBLEM, Severity.WARNING, Severity.NOTE, Severity.SKIPPED, Severity.OK)
 
 
@@ -55,15 +56,11 @@ class LogRow:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """
-    The found *rows*, the newest first, and their source. ``back_to_ms``: entries before this time were not searched;
-    None: all were.
-    """
+    """The found *rows*, the newest first, and their source. ``back_to_ms``: before this time there may be more."""
 
     rows: Sequence[LogRow]
     source: Source
     back_to_ms: int | None
-    most: int = _SEARCHED
 
 
 @router.get("/queues")
@@ -81,18 +78,19 @@ async def calendars(view: Viewed) -> Response:
 
 
 @router.get("/log")
-async def log(view: Viewed, by: str = "", id: str = "", what: str = "") -> Response:
-    """Show the newest entries of the log, each with what it changed."""
+async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: bool = False) -> Response:
+    """Show the newest entries of the log that somebody asked for, or *all*, each with what it changed."""
     view.call.demand_all("the log")
     wanted = choice("what", what, What) if what else None
-    is_search = bool(by or id or wanted)
-    found = await _search(view, _SEARCHED if is_search else _ENTRIES)
-    rows = [row for row in found.rows if not by or row.by == by]
+    if all and not (by or id or wanted):
+        entries, source = await view.call.client.log(limit=_ENTRIES)
+        found = _searched(view, [entry async for entry in entries][::-1], None, source)
+    else:
+        search = view.call.client._log_search(by or None, id or None, wanted, _ENTRIES)
+        found = _searched(view, *await search)
     if id or wanted:
-        rows = [one for row in rows if (one := row.only(id, wanted)).changes]
-    return view.page(
-        "log", found=replace(found, rows=rows), is_search=is_search, by=by, id=id, what=what, whats=[*What],
-    )  # fmt: skip
+        found = replace(found, rows=[row.only(id, wanted) for row in found.rows])
+    return view.page("log", found=found, by=by, id=id, what=what, all=all, whats=[*What])
 
 
 @router.get("/doctor")
@@ -111,18 +109,16 @@ async def accounts(view: Viewed) -> Response:
     view.demand_operator("the accounts")
     file = view.request.app.state.accounts
     known = file.with_uses(file.current())
-    names = {account.name for account, _ in known}
-    found = await _search(view, _SEARCHED)
-    deeds = replace(found, rows=[row for row in found.rows if row.by in names])
-    return view.page("accounts", accounts=known, deeds=deeds)
+    deeds = await asyncio.gather(*(view.call.client._log_search(one.name, limit=_DEEDS) for one, _ in known))
+    rows = [row for found in deeds for row in _searched(view, *found).rows]
+    newest = sorted(rows, key=lambda row: row.at_ms, reverse=True)[:_DEEDS]
+    return view.page("accounts", accounts=known, deeds=newest)
 
 
-async def _search(view: View, most: int) -> Searched:
-    """Return the newest *most* entries."""
-    found, source = await view.call.client.log(limit=most)
+def _searched(view: View, entries: Sequence[Entry], reached_us: int | None, source: Source) -> Searched:
     suffix = view.request.app.state.run_suffix
-    rows = [_row(entry, suffix) async for entry in found]
-    return Searched(rows[::-1], source, rows[0].at_ms if len(rows) >= most else None, most)
+    back_to_ms = None if reached_us is None else reached_us // 1000
+    return Searched([_row(entry, suffix) for entry in entries], source, back_to_ms)
 
 
 def _row(entry: Entry, run_suffix: str) -> LogRow:

@@ -1,0 +1,68 @@
+"""Searches of the log for what somebody asked for, a schedule, or a kind of change."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.entries import entry, fire, put
+from tests.unit.archive.contents import SteppingClock, archived, prune
+from zsched.archive import Archive, History
+from zsched.archive.log_search import log_search
+from zsched.core.entry import Entry
+from zsched.core.occurrences.outcomes import What
+
+
+def cancelled(seq: int, id: str, by: str) -> Entry:
+    return entry(seq, "cancel", "rows", 1, id, 5, by=by)
+
+
+def found(path: Path, clock: Any = None, **wanted: Any) -> tuple[list[int], bool]:
+    """Return the numbers of the entries, and whether there may be more."""
+    given = {"by": None, "id": None, "what": None, "limit": 100} | wanted
+    with History(path) as history:
+        answer = log_search(history, **given, clock=clock)
+    return [one.position.seq for one in answer["entries"]], answer["reached_us"] is not None
+
+
+@pytest.fixture
+def of_ann_and_bob(path: Path) -> Path:
+    """An archive in which ann asked for entry 2, bob for 3 and 2,002, among 2,000 fires."""
+    fires = [fire(seq, "b-5") for seq in range(4, 2002)]
+    told = [put(1, "a", "b"), cancelled(2, "a", "ann"), cancelled(3, "b", "bob"), *fires, cancelled(2002, "c", "bob")]
+    return archived(path, told)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, [2002, 3, 2]),
+        ({"by": "ann"}, [2]),
+        ({"by": "bob"}, [2002, 3]),
+        ({"by": "nobody"}, []),
+        ({"id": "a"}, [2, 1]),
+        ({"by": "bob", "id": "b"}, [3]),
+        ({"what": What.CANCELLED}, [2002, 3, 2]),
+        ({"by": "ann", "what": What.PAUSED}, []),
+    ],
+)
+def test_what_people_asked_for_is_found_behind_any_number_of_fires(
+    of_ann_and_bob: Path, wanted: dict[str, Any], expected: list[int]
+) -> None:
+    assert (expected, False) == found(of_ann_and_bob, **wanted)
+
+
+def test_a_search_with_a_limit_or_without_time_says_that_there_may_be_more(of_ann_and_bob: Path) -> None:
+    assert ([2002], True) == found(of_ann_and_bob, limit=1)
+    assert ([2002], True) == found(of_ann_and_bob, SteppingClock(10_000))
+
+
+def test_entries_that_were_deleted_by_age_are_not_found(path: Path) -> None:
+    archived(path, [put(1, "a"), cancelled(2, "a", "ann"), cancelled(3, "b", "ann")])
+    with closing(Archive(path, "default")) as archive:
+        prune(archive, 2**60)
+
+    assert ([3], False) == found(path, by="ann")

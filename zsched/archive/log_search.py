@@ -1,0 +1,51 @@
+"""Search the log in an archive, the newest entry first: for what somebody asked for, an id, or a kind of change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from zsched.archive.history import History
+from zsched.archive.index import asked_by, key_of
+from zsched.archive.schema import POSTING_BITS
+from zsched.core.clock import Clock, SystemClock
+from zsched.core.entry import Entry
+from zsched.core.occurrences.outcomes import OUTCOMES, What
+
+_LOOKED_FOR_MS: Final = 1000.0
+_PLACES: Final = "SELECT n FROM posting WHERE segment = ? AND value = ? ORDER BY n DESC"
+
+
+def log_search(
+    history: History, *, by: str | None, id: str | None, what: What | None, limit: int, clock: Clock | None = None
+) -> dict[str, Any]:
+    """
+    Return the newest *limit* ``entries`` of the log that *by* asked for (None: anybody), and that have a change of
+    schedule *id* of the kind *what*. ``reached_us``: the time of the oldest one that was looked at, if there may be
+    more.
+    """
+    clock = clock or SystemClock()
+    found, until_ms = list[Entry](), clock.monotonic_ms() + _LOOKED_FOR_MS
+    for n in _numbers(history, by, id, what):
+        entry = history.entry(n)
+        if entry is not None and _is_wanted(history, entry, by, id, what):
+            found.append(entry)
+        if entry is not None and (len(found) == limit or clock.monotonic_ms() >= until_ms):
+            return {"entries": found, "reached_us": entry.position.t_us}
+    return {"entries": found, "reached_us": None}
+
+
+def _numbers(history: History, by: str | None, id: str | None, what: What | None) -> Iterator[int]:
+    """Yield the numbers of entries that may be wanted, from an index that has them all and few others."""
+    if by is None and id is not None:
+        return (n for n, _ in history.numbers(id))
+    is_outcome = by is None and what in OUTCOMES and what is not What.FIRED
+    value = key_of(what.value if is_outcome and what else asked_by(by))
+    segments = range(history.last_n >> POSTING_BITS, -1, -1)
+    return (n for segment in segments for (n,) in history.db.execute(_PLACES, (segment, value)))
+
+
+def _is_wanted(history: History, entry: Entry, by: str | None, id: str | None, what: What | None) -> bool:
+    if entry.position.seq == 0 or (by is not None and entry.by != by.encode()):
+        return False
+    return (what is None and id is None) or any(what in (None, one.what) for one in history.changes_in(entry, id))
