@@ -70,7 +70,7 @@ class CountWriter:
             self._add(t_us, Series.of("", facets.at(row), word), 1)
 
     def flush(self, times: int = 1) -> None:
-        """Add the numbers, *times* (-1: take them away)."""
+        """Add the numbers, *times*; -1 removes them."""
         found = Counter[tuple[int, int, int]]()
         for (minute, series), number in self._new.items():
             for unit in UNITS:
@@ -96,7 +96,7 @@ class CountWriter:
         return int(row[0])
 
 
-def counted(history: History, wanted: WantedCounts) -> dict[str, Any]:
+def counts_of(history: History, wanted: WantedCounts) -> dict[str, Any]:
     """
     Return the ``totals`` of the wanted series as [place, word, number]; the ``rows`` as ``CountedRow``, those with
     most bad outcomes first, and the number of ``more_rows``.

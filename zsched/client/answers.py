@@ -238,7 +238,7 @@ class Answers:
         return self._history.search(wanted, _cursor(after))
 
     def counts(self, wanted: WantedCounts, filters: FacetFilters) -> tuple[dict[str, Any], Source]:
-        """Return the *wanted* counts of what has *filters*, as ``archive.counts.counted``, and their source."""
+        """Return the *wanted* counts of what has *filters*, as ``archive.counts.counts_of``, and their source."""
         match, facets = _facets(filters)
         return self._history.counts(replace(wanted, match=match, facets=facets))
 

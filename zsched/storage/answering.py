@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from zsched.archive.counts import counted
+from zsched.archive.counts import counts_of
 from zsched.archive.history import History
 from zsched.archive.log_search import log_search
 from zsched.archive.ran import ran
@@ -159,7 +159,7 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
         _log_entries,
         {"since_us": _maybe(question_number), "behind": _maybe(_position), "limit": question_number},
     ),
-    "counts": (counted, {"wanted": WantedCounts.of_dict}),
+    "counts": (counts_of, {"wanted": WantedCounts.of_dict}),
     "log_search": (
         log_search,
         {"by": _maybe(question_text), "id": _maybe(question_text), "what": _maybe(What), "limit": question_number},

@@ -187,7 +187,7 @@ class HistoryReader:
                 yield entry
 
     def counts(self, wanted: WantedCounts) -> tuple[dict[str, Any], Source]:
-        """Return counts of the past as ``archive.counts.counted`` does, and their source."""
+        """Return counts of the past as ``archive.counts.counts_of`` does, and their source."""
         return self._query(None).ask("counts", wanted=wanted)
 
     def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:

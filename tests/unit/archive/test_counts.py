@@ -15,7 +15,7 @@ from tests.unit.archive.contents import archived, prune, take
 from tests.unit.archive.many import Log
 from tests.unit.archive.test_search_filters import FAX, MAIL, advance, end, fire, put, put_rule
 from zsched.archive import Archive, History
-from zsched.archive.counts import counted
+from zsched.archive.counts import counts_of
 from zsched.archive.recount import recount
 from zsched.core.facets import Facets
 from zsched.core.occurrences.counts import RowsBy, WantedCounts
@@ -29,7 +29,7 @@ ONE_SPAN = WantedCounts(DAY, 2880, 1)
 
 def told(path: Path, wanted: WantedCounts = ALL) -> dict[str, Any]:
     with History(path) as history:
-        return counted(history, wanted)
+        return counts_of(history, wanted)
 
 
 def stored(path: Path) -> set[tuple[Any, ...]]:

@@ -49,7 +49,7 @@ def of_ann_and_bob(path: Path) -> Path:
         ({"by": "ann", "what": What.PAUSED}, []),
     ],
 )
-def test_what_people_asked_for_is_found_behind_any_number_of_fires(
+def test_entries_that_people_asked_for_are_found_behind_any_number_of_fires(
     of_ann_and_bob: Path, wanted: dict[str, Any], expected: list[int]
 ) -> None:
     assert (expected, False) == found(of_ann_and_bob, **wanted)

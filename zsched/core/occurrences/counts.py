@@ -29,7 +29,7 @@ _LONGEST: Final = 60  # characters of a reason
 
 
 class RowsBy(Enum):
-    """What a row of a timeline is about."""
+    """Subject of a row of a timeline."""
 
     SCHEDULE = "schedule"
     QUEUE = "queue"
@@ -53,7 +53,7 @@ def counted_word(change: Change) -> str:
 
 
 class Series(NamedTuple):
-    """What is counted together: changes with a *word* of a recurring schedule *id*, or of one-shots ('')."""
+    """Changes that are counted together: those with a *word* of a recurring schedule *id*, or of one-shots ('')."""
 
     id: str
     facets: Facets
