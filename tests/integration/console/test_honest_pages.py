@@ -94,9 +94,7 @@ def fill_the_log(client: Client, number: int) -> None:
         client.resume("busy")
 
 
-def test_deeds_of_a_person_are_found_behind_many_other_entries(
-    web: Web, client: Client, daemon: DaemonThread
-) -> None:
+def test_deeds_of_a_person_are_found_behind_many_other_entries(web: Web, client: Client, daemon: DaemonThread) -> None:
     client.acting_as("bea").schedule("app.tasks.remind", id="early", every=86_400)
     fill_the_log(client, 1000)
     paths = "/log?id=early", "/log?by=bea", "/log?by=nobody", "/log", "/log?all=1"

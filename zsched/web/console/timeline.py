@@ -52,7 +52,7 @@ _BARS: Final = 122  # at most; a year has so many of three days
 _STEPS: Final = (1, 2, 3, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 4320)  # minutes of a bar
 _MARKED: Final = 2000  # outcomes in the shown time, up to which they have marks
 _ROWS: Final = 40
-_LISTED: Final = 200  # that did not run, in the list
+_LISTED: Final = 100  # that did not run, in the list
 _EXPLAINED_BY: Final = 5  # schedules whose history is asked for times without a daemon
 _ZOOMS: Final = {
     "1 year": 365 * _DAY_MS, "30 days": 30 * _DAY_MS, "7 days": 7 * _DAY_MS, "30 h": _BACK_MS + _AHEAD_MS,
