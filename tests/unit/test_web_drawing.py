@@ -56,7 +56,7 @@ def timeline(*rows: CountedRow) -> Timeline:
 def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run(
     one: Change, expected: tuple[Any, ...]
 ) -> None:
-    found = timeline(CountedRow("a", False, [(1, "fired", 1)]))
+    found = timeline(("a", False, [(1, "fired", 1)]))
 
     (row,) = drawn_rows(SHOWN, found, RowsBy.SCHEDULE, [replace(one, facets=RULE)], {})
 
@@ -66,7 +66,7 @@ def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run(
 
 def test_a_row_with_many_occurrences_has_cells_of_the_worst_of_each_hour_and_few_to_come_have_marks() -> None:
     cells = [(0, "fired", 5), (1, "fired", 70), (2, "late", 1), (3, "failed", 2), (4, "skipped missed", 3)]
-    found = timeline(CountedRow("a", False, cells))
+    found = timeline(("a", False, cells))
 
     (row,) = drawn_rows(SHOWN, found, RowsBy.SCHEDULE, [], {"a": [6 * HOUR_MS]})
 
@@ -82,7 +82,7 @@ def test_a_row_with_many_occurrences_has_cells_of_the_worst_of_each_hour_and_few
 
 def test_one_shots_share_the_row_of_their_function_and_have_rows_of_their_own_if_ids_are_wanted() -> None:
     past = [occurrence(id, facets=Facets("app.task", "fast")) for id in "ab"]
-    found = timeline(CountedRow("app.task", True, [(1, "fired", 2)]))
+    found = timeline(("app.task", True, [(1, "fired", 2)]))
 
     shared = drawn_rows(SHOWN, found, RowsBy.SCHEDULE, past, {})
     apart = drawn_rows(SHOWN, timeline(), RowsBy.SCHEDULE, past, {"c": [6 * HOUR_MS]}, has_ids=True)

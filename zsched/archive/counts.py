@@ -21,7 +21,6 @@ from zsched.core.occurrences.counts import (
     COUNTED_LATE_MS,
     FAILED,
     LATE,
-    CountedRow,
     RowsBy,
     Series,
     WantedCounts,
@@ -119,7 +118,7 @@ def counts_of(history: History, wanted: WantedCounts) -> dict[str, Any]:
     return {
         "totals": list(_sums(history.db, wanted, among, "place, word")),
         "rows": [
-            CountedRow(name, not known[numbers[0]].id, [*chain(*(cells[number] for number in numbers))])
+            (name, not known[numbers[0]].id, [*chain(*(cells[number] for number in numbers))])
             for name, numbers in rows.items()
         ],
         "more_rows": len(names) - len(rows),

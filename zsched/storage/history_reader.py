@@ -18,7 +18,7 @@ from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log.kinds import changes
 from zsched.core.occurrences.backfill import ran_at
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.counts import CountedRow, WantedCounts
+from zsched.core.occurrences.counts import CountedCell, WantedCounts
 from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.runs.run_id import RunId
@@ -320,8 +320,8 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
         values["occurrences"] = [Change.of_dict(one) for one in answer["occurrences"]]
         values["after"] = None if answer["after"] is None else str(SearchCursor.parse(answer["after"]))
     if "totals" in answer:
-        values["totals"] = [(int(place), str(word), int(number)) for place, word, number in answer["totals"]]
-        values["rows"] = [CountedRow.parse(*row) for row in answer["rows"]]
+        values["totals"] = _cells(answer["totals"])
+        values["rows"] = [(str(name), bool(is_once), _cells(cells)) for name, is_once, cells in answer["rows"]]
         values["more_rows"] = int(answer["more_rows"])
     if "ran" in answer:
         values["ran"] = set(map(int, answer["ran"]))
@@ -336,6 +336,10 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
 def _entry(position: list[int], kind: str, body: list[str], by: str) -> Entry:
     texts = [text.encode("latin-1") for text in (by, *body)]
     return Entry(Position(*map(int, position)), str(kind), texts[1:], texts[0])
+
+
+def _cells(given: Iterable[Any]) -> list[CountedCell]:
+    return [(int(place), str(word), int(number)) for place, word, number in given]
 
 
 def source_of(answer: dict[str, Any], place: str) -> Source:

@@ -7,8 +7,7 @@ here: a row for each would be the history once more.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -26,6 +25,11 @@ FAILED: Final = "failed"  # a run ended badly
 _BAD: Final = {status.value for status in (*BAD, RunStatus.EXPIRED)}
 _WITH_REASON: Final = (*LEFT_OUT, What.EXCLUDED, What.UNKNOWN)
 _LONGEST: Final = 60  # characters of a reason
+
+
+# In an answer: the place of a span, a word and its number; and a row: its name, if it is of one-shots, and its counts.
+CountedCell = tuple[int, str, int]
+CountedRow = tuple[str, bool, Sequence[CountedCell]]
 
 
 class RowsBy(Enum):
@@ -103,26 +107,3 @@ class WantedCounts:
         by, match = (given["by"] and RowsBy(given["by"])), given["match"]
         facets = Facets.of_texts(*given["facets"])
         return cls(start, step, number, facets, None if match is None else question_text(match), by, most)
-
-
-class CountedRow(NamedTuple):
-    """
-    A row: its *name*, whether it is of one-shots, and the numbers by place and word: [(place, word, number)].
-    """
-
-    name: str
-    is_once: bool
-    cells: list[tuple[int, str, int]]
-
-    @classmethod
-    def parse(cls, name: Any, is_once: Any, cells: Iterable[tuple[Any, Any, Any]]) -> Self:
-        """Return the row of an answer. Raises TypeError, ValueError."""
-        return cls(str(name), bool(is_once), [(int(place), str(word), int(number)) for place, word, number in cells])
-
-    @property
-    def totals(self) -> Counter[str]:
-        """The numbers by word."""
-        found = Counter[str]()
-        for _, word, number in self.cells:
-            found[word] += number
-        return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.model import Schedule, iso, seconds
-from zsched.core.occurrences.counts import LATE, CountedRow, RowsBy
+from zsched.core.occurrences.counts import LATE, CountedCell, CountedRow, RowsBy
 from zsched.core.occurrences.future import Future, Spans
 from zsched.core.occurrences.outcomes import What
 from zsched.core.story.source import Source
@@ -52,16 +52,16 @@ class Timeline:
     def __post_init__(self) -> None:
         self.counts = self._empty()
 
-    def add_past(self, totals: Iterable[tuple[int, str, int]], rows: Iterable[CountedRow]) -> None:
+    def add_past(self, totals: Iterable[CountedCell], rows: Iterable[CountedRow]) -> None:
         """Add the counts of an archive."""
         for _, word, number in (cells := list(totals)):
             what, _, reason = word.partition(" ")
             if reason:
                 self.reasons[what, reason] += number
         _add(self.counts, cells)
-        for row in rows:
-            self.rows.append(TimelineRow(row.name, row.is_once, self._empty()))
-            _add(self.rows[-1].counts, row.cells)
+        for name, is_once, row in rows:
+            self.rows.append(TimelineRow(name, is_once, self._empty()))
+            _add(self.rows[-1].counts, row)
 
     def add_due(self, numbers: Iterable[int]) -> None:
         """Count the next occurrences of all schedules, by span."""
@@ -123,7 +123,7 @@ class Timeline:
         return [Counter() for _ in range(self.spans.number)]
 
 
-def _add(counts: list[Counter[str]], cells: Iterable[tuple[int, str, int]]) -> None:
+def _add(counts: list[Counter[str]], cells: Iterable[CountedCell]) -> None:
     for place, word, number in cells:
         what = word.partition(" ")[0]
         counts[place][what] += number

@@ -13,7 +13,7 @@ from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill, Filled, past_of, ran_at
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.counts import CountedRow, RowsBy
+from zsched.core.occurrences.counts import RowsBy
 from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.timeline import MOST_COUNTED, Timeline
@@ -184,7 +184,7 @@ def expected(found: Timeline) -> list[int]:
 
 def test_counts_of_the_past_are_words_and_reasons_by_span_and_row() -> None:
     found = timeline()
-    row = CountedRow("a", False, [(1, "skipped missed", 3), (2, "late", 1)])
+    row = ("a", False, [(1, "skipped missed", 3), (2, "late", 1)])
     found.add_past([(0, "fired", 2), (1, "skipped missed", 3), (1, "skipped overlap", 1), (2, "late", 1)], [row])
 
     told = found.to_dict()
@@ -200,7 +200,7 @@ def test_counts_of_the_past_are_words_and_reasons_by_span_and_row() -> None:
 
 def test_rows_of_schedules_with_a_past_have_their_future_and_others_fill_the_rest() -> None:
     found = timeline()
-    found.add_past([], [CountedRow("a", False, [(0, "failed", 1)]), CountedRow("app.task", True, [(0, "fired", 9)])])
+    found.add_past([], [("a", False, [(0, "failed", 1)]), ("app.task", True, [(0, "fired", 9)])])
     coming = [scheduled(id=id, every=60) for id in "abcd"]
 
     found.add_coming(coming, RowsBy.SCHEDULE, 3, False)
