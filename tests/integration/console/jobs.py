@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 
 def fail() -> None:
     raise ValueError("no mailbox")
@@ -9,3 +11,7 @@ def fail() -> None:
 
 def succeed() -> str:
     return "sent"
+
+
+def hang() -> None:
+    signal.pause()

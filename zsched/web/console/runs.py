@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from zsched.aio import bridge
 from zsched.core.clock import from_ms
 from zsched.core.repair import Repaired
 from zsched.core.runs.run import UNSUCCESSFUL, RunStatus
 from zsched.core.wording import duration_argument, plural
-from zsched.errors import InvalidSchedule
+from zsched.errors import InvalidSchedule, RedisRefused
+from zsched.storage.workers import WorkerSeen, workers_seen
 from zsched.web import actions
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware, read_form
@@ -75,8 +78,16 @@ async def show(view: Viewed, run_id: str) -> Response:
     story = await view.call.client.why(run_id, view.tz)
     retry = (await retries_of(view.call.client, [run], run.schedule_id)).of_run(run_id)
     return view.page(
-        "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=UNSUCCESSFUL, retry=retry
-    )
+        "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=UNSUCCESSFUL, retry=retry,
+        worker=None if run.status is not RunStatus.RUNNING else await _worker(view, run.worker),
+    )  # fmt: skip
+
+
+async def _worker(view: View, name: str) -> WorkerSeen | None:
+    """Return the living worker of this name; None also if this server may not read workers."""
+    with suppress(RedisRefused):
+        return next(iter(await bridge.run(view.request.app.state.reader.on_wire, workers_seen, name)), None)
+    return None
 
 
 @router.post("/runs/{run_id:plain}:{action}")
