@@ -89,6 +89,14 @@ async def workers(view: Viewed, queue: str = "") -> Response:
     return view.page("workers", workers=found, queue=queue, ours=ours)
 
 
+@router.get("/daemons")
+async def daemons(view: Viewed) -> Response:
+    """Show the daemons side by side, the leader first, with the lateness of the last five minutes."""
+    view.call.demand_all("the daemons")
+    status = await view.request.app.state.pulse.status()
+    return view.page("daemons", overview=status.facts.overview, late=status.facts.recent.stretches[1])
+
+
 @router.get("/calendars")
 async def calendars(view: Viewed) -> Response:
     """Show the calendars, with what each excludes."""

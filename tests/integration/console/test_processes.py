@@ -1,4 +1,4 @@
-"""The pages that show workers: what each does, and which of them need a look. Without a browser."""
+"""The pages that show workers and daemons: what each does, and which of them need a look. Without a browser."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rq import Queue, Worker
 from tests.builders.daemons import DaemonThread
 from tests.builders.web import Web
 from tests.builders.workers import RqWorkers
+from tests.integration.standing import report
 from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
@@ -102,3 +103,38 @@ def test_queues_lead_to_their_workers_and_a_queue_without_any_says_so(
     assert '<a href="/workers?queue=mail">1 worker</a>' in page
     assert "none listens" in page
     assert "No worker is registered for queue silent. Start one: <code>rq worker silent</code>" in none
+
+
+def facts_of(page: str) -> dict[str, list[str]]:
+    """Return the rows of the page of daemons: the texts of a row's cells, by its head."""
+    rows = re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', page, re.DOTALL)
+    cells = {head: re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for head, row in rows}
+    return {
+        re.sub("<[^>]*>", "", head): [re.sub("<[^>]*>", "", cell).strip() for cell in cells[head]] for head in cells
+    }
+
+
+def test_daemons_are_compared_by_what_each_reports(ann: httpx.Client, daemon: DaemonThread) -> None:
+    eventually(lambda: facts_of(ann.get("/daemons").text)["clock"] == ["as Redis"])
+
+    facts = facts_of(ann.get("/daemons").text)
+
+    assert re.fullmatch(r"[1-9]\d* MB", facts["memory"][0])
+    assert ["following, up to date"] == facts["archive"]
+    assert facts["its file"][0].endswith(".db")
+    assert 'href="/daemons"' in ann.get("/").text
+
+
+def test_versions_that_differ_between_running_daemons_are_marked(ann: httpx.Client, led: redis.Redis) -> None:
+    at = {"host": "here", "path": "/one.db", "rq": "3.0.0"}
+    report(led, "one", daemon="somebody", version="0.2.0", ahead_ms=-3400, memory=90_000_000, **at)
+    report(led, "two", daemon="d2", version="0.1.0", may_not_lead="eviction", **at | {"path": "/two.db"})
+
+    page = ann.get("/daemons").text
+    facts = facts_of(page)
+
+    assert ["0.2.0", "0.1.0"] == facts["version ≠"]
+    assert ["3.0.0", "3.0.0"] == facts["RQ"]
+    assert (["3.4 s behind", "?"], ["90 MB", "?"]) == (facts["clock"], facts["memory"])
+    assert ["none", "may not lead: eviction"] == facts["troubles"]
+    assert ["leader", "barred"] == re.findall(r'<th scope="col"><span[^>]*>(\w+)<', page)
