@@ -9,6 +9,10 @@ def fail() -> None:
     raise ValueError("no mailbox")
 
 
+def stumble(number: int) -> None:
+    raise ValueError(f"no mailbox {number}")
+
+
 def succeed() -> str:
     return "sent"
 
