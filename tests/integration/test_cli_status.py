@@ -31,7 +31,10 @@ NOWHERE = "redis://127.0.0.1:1/0"
 LISTS = {
     "alarms": "name problem remedy",
     "warnings": "name problem remedy",
-    "daemons": "failing host id may_not_lead pid python redis_py role rq started_at told_at tzdata version worker",
+    "daemons": (
+        "ahead_s failing host id may_not_lead memory pid python redis_py role rq started_at told_at tzdata version "
+        "worker"
+    ),
     "held_back": "blocked_by max_per_second queue since waiting zone",
     "rate_limited": "holders limit since waiting",
     "unheard": "meant queue waiting waits_s",

@@ -20,9 +20,10 @@ from zsched.errors import ConfigError, OtherPrefix
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Jobs
 from zsched.storage.log import Log
-from zsched.storage.queues import suspended, unheard, workers_of
+from zsched.storage.queues import suspended, unheard
 from zsched.storage.registries import Registries
 from zsched.storage.rqkeys import RqKeys
+from zsched.storage.workers import workers_of
 
 OTHER = "{app}:rq"
 pytestmark = needs_prefix

@@ -28,6 +28,7 @@ from zsched.client.answers import Answers
 from zsched.client.schedules import RepairOptions
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.listing import Filter, select
+from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import SearchFilters, choice, flag
@@ -99,11 +100,12 @@ class BulkChanges:
 
     def _runs(self, status: RunStatus, filters: dict[str, Any]) -> tuple[list[Run], Source]:
         """Return the runs in *status*, the oldest first, and their source."""
+        only: Callable[[Change], bool] = filters.pop("only", None) or (lambda _: True)
         if unknown := filters.keys() - _FILTERS:
             raise TypeError(f"{', '.join(sorted(unknown))}: unknown filter of runs; give {', '.join(sorted(_FILTERS))}")
         wanted = self._answers.ended_or_open(None, status, None, cast("SearchFilters", filters), None)
         parts = list(self._answers.parts(wanted))
-        runs = {one.run.id: one.run for part in parts for one in part.occurrences if one.run is not None}
+        runs = {one.run.id: one.run for part in parts for one in part.occurrences if one.run is not None and only(one)}
         return list(reversed(runs.values())), parts[0].source
 
     def _retried(self, runs: Sequence[Run], source: Source, match: str | None) -> set[str]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from zsched.client.updating import Updating
     from zsched.core.model import Schedule
     from zsched.core.occurrences.backfill import Backfill
+    from zsched.core.occurrences.changes import Change
     from zsched.core.occurrences.recent import RecentActivity
     from zsched.core.options.table import RuleOptions
     from zsched.core.repair import Repaired
@@ -63,7 +64,9 @@ class ScheduleRepair(RepairOptions, ScheduleFilters, total=False):
 
 
 class RunRepair(RepairOptions, SearchFilters, total=False):
-    """Filters of runs, as in ``Client.runs``, and options."""
+    """Filters of runs, as in ``Client.runs``, and options. *only*: the condition of each run that they find."""
+
+    only: Callable[[Change], bool] | None
 
 
 class Schedules(CalendarCalls):

@@ -11,6 +11,7 @@ check comes later. Then the daemon stays up, fires, and reports that its archive
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from collections.abc import Callable
@@ -87,6 +88,7 @@ class Archiver:
         self._names: str | None = None  # of the data set that the archive followed, also if its disk failed since
         self._trouble: str | None = None  # the last logged problem, until it is over
         self._failed = 0  # times in a row
+        self._ahead_ms: int | None = None  # this machine's clock before Redis', at the last report
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
         self._known_as: tuple[str, Position | None] = f"none-{daemon.get('daemon') or uuid.uuid4().hex}", None
         self._failures = failures or Failures()  # of this process, for the report
@@ -292,6 +294,8 @@ class Archiver:
             "looked_at": [] if follower is None else sorted(map(str, follower.looked_at)),
             "audit": self.audit,
             "leads": self.leads,
+            "memory": heap.resident(os.getpid(), self.daemon.get("pid") or 0),
+            "ahead_ms": self._ahead_ms,
             "failing": self.daemon.get("failing", {}) | self._failures.shown,
         }
         if archive is not None:
@@ -300,6 +304,7 @@ class Archiver:
             about |= {name: getattr(archive, name) for name in facts}
             about["fleeting"] = self.daemon.get("worker") and fleeting_disk(archive.path.parent)
         now_ms = archivers.report(*self._known_as, state, about, hold_for_ms)
+        self._ahead_ms = self._clock.now_ms() - now_ms
         self._on_pass()
         with self.moved:
             self.moved.notify_all()

@@ -38,6 +38,8 @@ class Finding:
     One result of a check: the text, and the remedy ("" without one).
 
     ``command``: words of a command that ends the remedy; ``Shell`` writes them for the Redis that was checked.
+    ``acts``: commands that the console offers as buttons and links instead of the remedy. ``ids``: schedules and runs
+    that the text names. ``since_ms``: its beginning, where that is known.
     ``queues``: those in which nobody takes jobs. ``waits_in``: those in which its runs wait, so it follows from the
     former. ``name``, ``group`` and ``follows`` are the check's.
     """
@@ -46,6 +48,9 @@ class Finding:
     text: str
     remedy: str = ""
     command: tuple[object, ...] = ()
+    acts: tuple[tuple[object, ...], ...] = ()
+    ids: tuple[str, ...] = ()
+    since_ms: int | None = None
     queues: frozenset[str] = frozenset()
     waits_in: frozenset[str] = frozenset()
     name: str = ""
@@ -56,7 +61,12 @@ class Finding:
         """Return it with its command, *written* for a shell, at the end of the remedy."""
         if not self.command:
             return self
-        return replace(self, remedy=": ".join(filter(None, (self.remedy, written(self.command)))), command=())
+        remedy = ": ".join(filter(None, (self.remedy, written(self.command))))
+        return replace(self, remedy=remedy, command=(), acts=(self.command, *self.acts))
+
+    def about(self, *acts: tuple[object, ...], ids: Iterable[str] = (), since_ms: int | None = None) -> Finding:
+        """Return it with what the console shows beside it."""
+        return replace(self, acts=acts, ids=tuple(ids), since_ms=since_ms)
 
 
 @dataclass(frozen=True, slots=True)

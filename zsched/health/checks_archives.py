@@ -83,7 +83,8 @@ def check_archive_silent(overview: Overview) -> Iterator[Finding]:
             heard, pid = relative_text(report.told_ms, overview.now_ms), report.about.get("pid")
             which = f"its daemon, pid {pid}" if type(pid) is int else "its daemon"
             remedy = f"see whether {which} runs there, and its log (journalctl -u zsched): it may be cut off from Redis"
-            yield warning(f"archive {report.place} is silent: last report {heard}", remedy)
+            found = warning(f"archive {report.place} is silent: last report {heard}", remedy)
+            yield found.about(since_ms=report.told_ms)
 
 
 @health_check("archive_fleeting", Overview, "archives")

@@ -65,7 +65,9 @@ def check_no_leader(overview: Overview) -> Iterator[Finding]:
     else:
         known, see = _silent(overview)
         text = f"no daemon is leading: {known or 'none of this namespace is running'}"
-        yield problem(text, f"{see}{_start(overview)}; until then nothing fires, and nothing is lost")
+        heard_ms = max((one.told_ms for one in overview.daemons), default=None)
+        found = problem(text, f"{see}{_start(overview)}; until then nothing fires, and nothing is lost")
+        yield found.about(since_ms=heard_ms)
 
 
 @health_check("no_standby", Overview, "daemons", follows=("writes",))
@@ -124,7 +126,8 @@ def check_late(overview: Overview) -> Iterator[Finding]:
         remedy = f"nothing fires for {duration_text(overview.held_ms)} more, after a loss or a restart of Redis"
     else:
         remedy = "look for redis_refused and clock_jumped in the leader's log, and how busy it and Redis are"
-    yield problem(f"the oldest due schedule is {rough_duration(overview.late_ms)} late", remedy)
+    found = problem(f"the oldest due schedule is {rough_duration(overview.late_ms)} late", remedy)
+    yield found.about(since_ms=overview.now_ms - overview.late_ms)
 
 
 @health_check(
@@ -138,7 +141,7 @@ def check_held_back(overview: Overview) -> Iterator[Finding]:
         if is_limited and for_ms > HELD_BACK_MS:
             number = f"{plural(held.waiting, 'schedule')}, the oldest for {rough_duration(for_ms)}"
             remedy = "if that is too slow, raise the limit of all daemons, then: systemctl reload zsched"
-            yield warning(f"{held.cause} holds back {number}", remedy)
+            yield warning(f"{held.cause} holds back {number}", remedy).about(since_ms=held.since_ms)
 
 
 @health_check("zone_unknown", Overview, "lateness")
@@ -159,7 +162,7 @@ def check_kept_local(overview: Overview) -> Iterator[Finding]:
         number = f"new rules of a zone did not move {plural(len(kept), 'signed one-shot')} of local time"
         first = f"{kept[0].id} is due {iso(kept[0].due_ms)}, by the new rules of its zone {iso(kept[0].new_due_ms)}"
         remedy = "a client with keys moves and signs it anew: zsched set ID --at TIME"
-        yield warning(f"{number}: {first}", remedy)
+        yield warning(f"{number}: {first}", remedy).about(("zsched", "set", kept[0].id), ids=[kept[0].id])
 
 
 @health_check("rate_limited", SlotWaits, "lateness", follows=("writes",))
@@ -173,13 +176,16 @@ def check_rate_limited(slots: SlotWaits) -> Iterator[Finding]:
         number = f"{plural(one.waiting, 'run')}, one for {rough_duration(for_ms)}"
         text = with_short_workers(f"RQ's limit {one.limit} holds back {number}{f'; a slot has {held}' if held else ''}")
         first = next((each.id for each in holders if RunId.ours(each.id)), None)
+        waits_in = frozenset[str]()
         if first is None:
-            yield warning(text, "see what the jobs do that have its slots: RQ's dashboard, or rq info")
+            found = warning(text, "see what the jobs do that have its slots: RQ's dashboard, or rq info")
         elif any(each.status is RunStatus.RUNNING for each in holders):
-            yield warning(text, "if it hangs, stop it", "zsched", "cancel-run", first)
+            found = warning(text, "if it hangs, stop it", "zsched", "cancel-run", first)
         else:
             found = warning(text, "see why it does not begin", "zsched", "why", first)
-            yield replace(found, waits_in=frozenset(each.queue for each in holders))
+            waits_in = frozenset(each.queue for each in holders)
+        ours = (each.id for each in holders if RunId.ours(each.id))
+        yield replace(found.about(ids=ours, since_ms=one.since_ms), waits_in=waits_in)
 
 
 @health_check("doubt_ahead", Overview, "clock")
@@ -206,7 +212,7 @@ def in_quarantine(number: int, names: str = "") -> Finding:
         "zsched ls --state quarantined lists them, zsched why ID says why; zsched release ID releases one, "
         "or schedule it again, or cancel it"
     )
-    return problem(f"{text}: {names}" if names else text, remedy)
+    return problem(f"{text}: {names}" if names else text, remedy).about(("zsched", "ls", "--state", "quarantined"))
 
 
 @health_check("wrong_type", Overview, "key types", alert="another program wrote keys that zsched or RQ needs")
@@ -322,7 +328,8 @@ def _without_workers(
 
 
 def _about(queues: list[StalledQueue], finding: Finding) -> Finding:
-    return replace(finding, queues=frozenset(one.queue for one in queues))
+    lists = (("zsched", "ls", "--queue", one.queue) for one in queues[:_NAMED])
+    return replace(finding.about(*lists), queues=frozenset(one.queue for one in queues))
 
 
 def _use(queues: list[StalledQueue]) -> str:

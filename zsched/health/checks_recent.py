@@ -48,12 +48,13 @@ def check_rebuilt(recent: RecentActivity) -> Iterator[Finding]:
     parts = [f"{count:,} {_PUT_BACK[what]}" for what in _PUT_BACK if (count := changes.get(what, 0))]
     became = ", ".join(parts) or "nothing had to be restored"
     text = f"Redis lost something and was rebuilt at {_clock(recent.rebuilt.at_ms)}: "
-    yield warning(
+    found = warning(
         f"{text}{'at least ' if recent.is_cut else ''}{became}",
         "zsched history --status pushed_again (or ran_again, held, skipped) lists runs that happened twice, may happen "
         "twice, or not at all; "
         "zsched doctor says whether Redis keeps its data on a disk",
     )
+    yield found.about(("zsched", "doctor"), since_ms=recent.rebuilt.at_ms)
 
 
 @health_check("clock_was_ahead", RecentActivity, "clock")
@@ -65,9 +66,8 @@ def check_clock_was_ahead(recent: RecentActivity) -> Iterator[Finding]:
         which = f"{plural(len(names), 'recurring schedule')}: {some(names, _NAMED)}"
         who = f"until {until} at the latest it keeps silent {which}"
         text = f"the clock of Redis was ahead, came to {_clock(ahead.until_ms)}, and is right again; {who}"
-        yield warning(
-            text, "give each another rule and then its own again: zsched set ID --every 2, zsched set ID --every 1"
-        )
+        remedy = "give each another rule and then its own again: zsched set ID --every 2, zsched set ID --every 1"
+        yield warning(text, remedy).about(ids=names[:_NAMED], since_ms=ahead.until_ms)
 
 
 @health_check("failing", RecentActivity, "runs")
@@ -82,7 +82,7 @@ def check_failing(recent: RecentActivity) -> Iterator[Finding]:
         most = max(told, key=lambda one: one.times, default=None)
         which = f"; most often {most.run.schedule_id}, {remark(most.run)}" if most else ""
         remedy = "zsched history --status failed (or lost) lists them, zsched why ID explains one schedule"
-        yield warning(of + which, remedy)
+        yield warning(of + which, remedy).about(_runs(RunStatus.FAILED), ids=[most.run.schedule_id] if most else ())
     else:
         yield fine(of)
 
@@ -93,7 +93,8 @@ def check_default_timeout(recent: RecentActivity) -> Iterator[Finding]:
     stopped = (one.run for one in recent.failures if one.run.is_timed_out)
     if names := sorted({run.schedule_id for run in stopped if run.timeout_s == DEFAULT_TIMEOUT_S}):
         text = f"RQ stopped runs after {DEFAULT_TIMEOUT_S} s, its default without a timeout: {some(names, _NAMED)}"
-        yield warning(text, "give more: zsched set ID --timeout 1h; a one-shot gets it when it is scheduled")
+        found = warning(text, "give more: zsched set ID --timeout 1h; a one-shot gets it when it is scheduled")
+        yield found.about(ids=names[:_NAMED])
 
 
 @health_check("too_late", RecentActivity, "runs")
@@ -107,9 +108,8 @@ def check_too_late(recent: RecentActivity) -> Iterator[Finding]:
     )
     if parts := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
         text = f"in the last {rough_duration(stretch.span_ms)} {', '.join(parts)}"
-        yield warning(
-            text, "zsched history --status expired (or skipped) lists them, zsched why ID explains one schedule"
-        )
+        remedy = "zsched history --status expired (or skipped) lists them, zsched why ID explains one schedule"
+        yield warning(text, remedy).about(_runs(RunStatus.EXPIRED))
 
 
 @health_check("refused", RecentActivity, "runs")
@@ -119,12 +119,18 @@ def check_refused(recent: RecentActivity) -> Iterator[Finding]:
     if count := stretch.ended.get(RunStatus.REFUSED, 0):
         runs = f"workers refused {plural(count, 'run')} in the last {rough_duration(stretch.span_ms)}"
         text = f"{runs}: they are not signed, or not allowed"
-        yield warning(text, "zsched history --status refused lists them, zsched why ID has the reason")
+        remedy = "zsched history --status refused lists them, zsched why ID has the reason"
+        yield warning(text, remedy).about(_runs(RunStatus.REFUSED))
 
 
 def _lately(recent: RecentActivity) -> Stretch:
     """Return the last five minutes, or the known part of them."""
     return next((one for one in reversed(recent.stretches) if one.span_ms <= _LATELY_MS), recent.stretches[0])
+
+
+def _runs(status: RunStatus) -> tuple[str, ...]:
+    """Return the command that lists the runs in *status*."""
+    return "zsched", "history", "--status", status.value
 
 
 def _clock(at_ms: int) -> str:
@@ -144,7 +150,8 @@ def check_schedules_failing(overview: Overview) -> Iterator[Finding]:
         yield fine("no recurring schedule fails again and again")
         return
     text = f"{failing.counted} whose last runs failed: {failing.named()}"
-    yield warning(text, f"zsched why ID shows the error, zsched history --status failed lists the runs; {_LISTS}")
+    remedy = f"zsched why ID shows the error, zsched history --status failed lists the runs; {_LISTS}"
+    yield warning(text, remedy).about(_runs(RunStatus.FAILED), ids=failing.ids)
 
 
 @health_check("schedules_blocked", Overview, "schedules", alert="schedules are skipped, because a run is not over")
@@ -159,9 +166,10 @@ def check_schedules_blocked(overview: Overview) -> Iterator[Finding]:
     text = f"{blocked.counted} skipped, because a run does not end: {with_short_workers(blocked.named(more=more))}"
     remedy = f"zsched why ID names the run, zsched cancel-run RUN_ID stops it; {_LISTS}"
     if blocked.count == 1 and (run := runs.get(blocked.worst[0][0])):
-        yield warning(text, "if it hangs, stop it", "zsched", "cancel-run", run.id)
+        found = warning(text, "if it hangs, stop it", "zsched", "cancel-run", run.id)
+        yield found.about(ids=(*blocked.ids, run.id), since_ms=run.since_ms)
     else:
-        yield warning(text, remedy)
+        yield warning(text, remedy).about(("zsched", "ls", "--state", "active"), ids=blocked.ids)
 
 
 @health_check("schedules_waiting", Overview, "schedules", follows=("writes",))
@@ -181,7 +189,7 @@ def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
         else:
             remedy = "its workers are busy, or it waits for another run; if there are too few, start one more"
             found = warning(text, remedy, "rq", "worker", queue)
-        yield replace(found, waits_in=frozenset({queue}))
+        yield replace(found, waits_in=frozenset({queue}), ids=waiting.ids)
 
 
 @health_check("overdue_paused", Overview, "schedules", alert="paused schedules are past their time")
@@ -194,4 +202,6 @@ def check_overdue_paused(overview: Overview) -> Iterator[Finding]:
     which = f"{'' if late.is_all else 'at least '}{late.count:,} paused schedule"
     text = f"{which} is past its time" if late.count == 1 else f"{which}s are past their time"
     remedy = "zsched resume ID lets it fire, zsched cancel ID removes it; zsched ls --state paused lists all"
-    yield warning(f"{text}: {late.named(in_a_row=False)}", remedy)
+    id, due_ms = late.worst[0]
+    act = ("zsched", "resume", id) if late.count == 1 else ("zsched", "ls", "--state", "paused")
+    yield warning(f"{text}: {late.named(in_a_row=False)}", remedy).about(act, ids=late.ids, since_ms=due_ms)

@@ -59,8 +59,9 @@ class DaemonSeen:
     """
     One daemon, from its last report at *told_ms* (the server's time). A missing fact is None. ``worker``: RQ's name of
     the worker that it is inside of. ``started_ms`` is by the clock of its host. ``tzdata`` is its version of the zone
-    rules. ``may_not_lead`` is the reason why it is BARRED. ``failing`` holds its failing threads, chores and kinds of
-    questions, each with the reason.
+    rules. ``ahead_ms``: its host's clock before that of Redis. ``memory``: bytes of its processes. ``may_not_lead`` is
+    the reason why it is BARRED. ``failing`` holds its failing threads, chores and kinds of questions, each with the
+    reason. ``archive``: its whole report.
     """
 
     id: str
@@ -75,6 +76,9 @@ class DaemonSeen:
     redis_py: str | None
     rq: str | None
     tzdata: str | None
+    ahead_ms: int | None
+    memory: int | None
+    archive: Report
     may_not_lead: str | None
     failing: Mapping[str, str]
 
@@ -90,10 +94,9 @@ class DaemonSeen:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the daemon for JSON, by ``json_of``; the keys are stable."""
+        process = "host", "worker", "pid", "started_at", "told_at", "ahead_s", "memory"
         versions = "version", "python", "redis_py", "rq", "tzdata"
-        return json_of(
-            self, "id", "role", "host", "worker", "pid", "started_at", "told_at", *versions, "may_not_lead", "failing"
-        )
+        return json_of(self, "id", "role", *process, *versions, "may_not_lead", "failing")
 
 
 _TEXTS: Final = ("host", "worker", "version", "python", "redis_py", "rq", "tzdata")
@@ -116,12 +119,15 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
         role = DaemonRole.SILENT
     else:
         role = DaemonRole.STANDS_BY if _bar(report) is None else DaemonRole.BARRED
-    pid, started_ms = about.get("pid"), about.get("started")
+    started_ms = about.get("started")
     return DaemonSeen(
         id=about["daemon"],
         role=role,
         **{name: _text(about.get(name)) for name in _TEXTS},
-        pid=pid if type(pid) is int else None,
+        pid=_number(about.get("pid")),
+        ahead_ms=_number(about.get("ahead_ms")),
+        memory=_number(about.get("memory")),
+        archive=report,
         started_ms=started_ms if type(started_ms) is int and 0 <= started_ms <= LAST_MS else None,
         told_ms=report.told_ms,
         may_not_lead=_bar(report) if role is DaemonRole.BARRED else None,
@@ -143,6 +149,10 @@ def _texts(value: object) -> dict[str, str]:
     """Return the texts in *value*, which another writer may have left. Drop everything else."""
     pairs = value.items() if isinstance(value, dict) else ()
     return {part: reason for part, reason in pairs if isinstance(part, str) and isinstance(reason, str)}
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int else None
 
 
 def _text(value: object) -> str | None:

@@ -1,5 +1,5 @@
 """
-The queues in use, the workers of RQ, and *stalled* queues, from which no worker takes jobs. Nothing here writes.
+The queues in use, and *stalled* queues, from which no worker takes jobs. Nothing here writes.
 
 A queue is stalled because it is *unheard* (no worker listens to it), or because RQ's workers are *suspended*. At most
 some thousand workers and queues are read, and some hundred schedules, in a few round trips.
@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zsched.core.entry import text
 from zsched.core.model import json_of
 from zsched.core.options.choices import Priority
-from zsched.core.runs.job import GUARD_FIELD, WARNED_FIELD, ms_of, whole
+from zsched.core.runs.job import ms_of, whole
 from zsched.core.runs.run_id import run_key
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
-from zsched.storage.registries import allowed_replies, is_denied, members
+from zsched.storage.registries import allowed_replies, members
 from zsched.storage.rqkeys import RqKeys
 from zsched.storage.throttled import HeldBack, throttled_sets
 from zsched.storage.upcoming import WITHIN_MS
+from zsched.storage.workers import OF_LIVING, lives, workers_of
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import RecentActivity
@@ -38,27 +39,12 @@ if TYPE_CHECKING:
 
 UNATTENDED_MS: Final = 300_000  # longer than a restart of a worker, or a pause between batches
 
-_WORKERS: Final = 2000  # read at most
-_QUEUES: Final = 2000
+_QUEUES: Final = 2000  # read at most
 _SCHEDULES: Final = 500  # recurring ones, and the next of each lane, to find queues in use
 _HEAD: Final = 10  # jobs of a queue that are searched for a run of the namespace
 _FEW, _MANY = 10, 500  # names of a queue's workers in one reply: a few usually include a living one
-_ABOUT_WORKER: Final = ("queues", "death")
 _LATEST: Final = 5  # ended jobs of a queue that are searched for their worker, of each kind
 _SIMILAR: Final = 0.7  # of two names, as difflib counts: "emial" and "email" have 0.8
-
-
-class WorkerSeen(NamedTuple):
-    """
-    One of RQ's workers, as registered; RQ deletes a worker without heartbeats. ``guard``: the mode of its guard; "" of
-    a worker without one. ``warned``: the number of jobs that its guard would have refused.
-    """
-
-    name: str
-    version: str
-    queues: frozenset[str]
-    guard: str = ""
-    warned: int = 0
 
 
 class StalledQueue(NamedTuple):
@@ -142,19 +128,6 @@ def waiting_text(queues: Sequence[StalledQueue]) -> str:
         return jobs
     unit_ms = 60_000 if oldest_ms >= 60_000 else 1000
     return f"{jobs}{', the oldest' if count > 1 else ''} for {rough_duration(max(oldest_ms // unit_ms, 1) * unit_ms)}"
-
-
-def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
-    """Return the living workers among the first ``_WORKERS`` registered ones. Raises RedisRefused, RedisUnavailable."""
-    names = members(wire, rq.workers(), _WORKERS)
-    fields = (GUARD_FIELD, WARNED_FIELD, "version", *_ABOUT_WORKER)
-    found = []
-    for name, row in zip(names, allowed_replies(wire, (("HMGET", name, *fields) for name in names)), strict=True):
-        if row and _lives(row[3:]):
-            guard, warned, version = (text(value or b"") for value in row[:3])
-            queues = frozenset(text(row[3]).split(","))
-            found.append(WorkerSeen(rq.worker_name(name), version or "?", queues, guard, whole(warned)))
-    return found
 
 
 def warned_jobs(wire: Wire, keys: Keys) -> dict[str, int]:
@@ -285,19 +258,11 @@ def _unregistered(wire: Wire, rq: RqKeys, queues: list[str]) -> list[str]:
         pages = wire.replies((("SSCAN", rq.queue_workers(queue), at, "COUNT", size) for queue, at in cursors.items()))
         read = {queue: page for queue, page in zip(cursors, pages, strict=True) if not isinstance(page, RedisRefused)}
         names = sorted({name for _, page in read.values() for name in page})
-        states = dict(zip(names, wire.replies(("HMGET", name, *_ABOUT_WORKER) for name in names), strict=True))
-        without = {queue: at for queue, (at, page) in read.items() if not any(_lives(states[name]) for name in page)}
+        states = dict(zip(names, wire.replies(("HMGET", name, *OF_LIVING) for name in names), strict=True))
+        without = {queue: at for queue, (at, page) in read.items() if not any(lives(states[name]) for name in page)}
         found += [queue for queue, at in without.items() if at == b"0"]
         cursors, size = {queue: at for queue, at in without.items() if at != b"0"}, _MANY
     return found
-
-
-def _lives(about: Any) -> bool:
-    """Return True if *about*, the reply about a worker, shows that it is alive, or was denied."""
-    if isinstance(about, RedisRefused):
-        return is_denied(about)
-    queues, death = about
-    return bool(queues and not death)
 
 
 def waiting_in(wire: Wire, keys: Keys, queues: Collection[str]) -> dict[str, int]:

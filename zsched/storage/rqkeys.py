@@ -140,6 +140,10 @@ class RqKeys:
         """HASH: a worker."""
         return self._key("worker", name)
 
+    def worker_executions(self, name: str) -> str:
+        """SET: ``<job id>:<execution id>`` of what a worker runs, since RQ 3; RQ 2 has ``current_job`` in its HASH."""
+        return self.worker(f"{name}:executions")
+
     def worker_name(self, key: str) -> str:
         """Return the name of the worker whose HASH is at *key*."""
         return key.removeprefix(self._key("worker", ""))

@@ -53,6 +53,11 @@ class Troubled:
         return f"{names} and {self.count - len(worst):,} more" if self.count > len(worst) else names
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """The schedules that ``named`` names."""
+        return tuple(id for id, _ in self.worst[:_NAMED])
+
+    @property
     def counted(self) -> str:
         """``1 schedule``, ``at least 2,000 schedules``."""
         return f"{'' if self.is_all else 'at least '}{plural(self.count, 'schedule')}"

@@ -86,7 +86,7 @@ LEADERLESS: Final = Hindrance("no daemon is leading", "see what is wrong", ("zsc
 class StoryVerdict:
     """
     The answer: a word, the facts, and what to do. ``command``: words of a command that ends the remedy. ``has_gap``: it
-    ran, and occurrences before it were left out.
+    ran, and occurrences before it were left out. ``acts``: the command, for the console, after the remedy has it.
     """
 
     word: Word
@@ -94,6 +94,7 @@ class StoryVerdict:
     remedy: str
     command: tuple[str, ...] = ()
     has_gap: bool = False
+    acts: tuple[tuple[str, ...], ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -108,7 +109,8 @@ class StoryVerdict:
         """Return it with its command, *written* for a shell, at the end of the remedy."""
         if not self.command:
             return self
-        return replace(self, remedy=f"{self.remedy}: {written(self.command)}", command=())
+        remedy = f"{self.remedy}: {written(self.command)}"
+        return replace(self, remedy=remedy, command=(), acts=(self.command,))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""

@@ -1,10 +1,11 @@
-"""Pages for operators: queues and their workers, the log, the doctor's checks, and the accounts with what they did."""
+"""Pages for operators: queues, workers, daemons, the log, the doctor's checks, and the accounts with what they did."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter
@@ -17,10 +18,12 @@ from zsched.core.log.shown import changes_or_problem
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.arguments import choice
+from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.rights import Role
+from zsched.storage.workers import workers_seen
 from zsched.web.console.view import View, Viewed
 
 router = APIRouter(include_in_schema=False)
@@ -69,6 +72,25 @@ async def queues(view: Viewed) -> Response:
     overview = await view.call.client._overview()
     seen = await run(view.request.app.state.reader.queues, overview.held_back)
     return view.page("queues", queues=[one for one in seen if view.call.sees_queue(one.queue)])
+
+
+@router.get("/workers")
+async def workers(view: Viewed, queue: str = "") -> Response:
+    """Show the workers, those that need a look first: what each runs, its heartbeat, and the runs that it ended."""
+    view.call.demand_all("the workers")
+    seen = await run(view.request.app.state.reader.on_wire, workers_seen)
+    found = [one for one in seen if not queue or queue in one.queues]
+    found.sort(key=lambda one: (-one.over_ms(view.now_ms), -one.late_ms, not one.job, one.host, one.name))
+    ours = partial(RunId.ours, namespace=view.call.settings.namespace)
+    return view.page("workers", workers=found, queue=queue, ours=ours)
+
+
+@router.get("/daemons")
+async def daemons(view: Viewed) -> Response:
+    """Show the daemons side by side, the leader first, with the lateness of the last five minutes."""
+    view.call.demand_all("the daemons")
+    status = await view.request.app.state.pulse.status()
+    return view.page("daemons", overview=status.facts.overview, late=status.facts.recent.stretches[1])
 
 
 @router.get("/calendars")

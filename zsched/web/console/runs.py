@@ -1,19 +1,29 @@
-"""Runs: found by filters, and one with its attempts; retry and cancel, also of all that the filters find."""
+"""
+Runs: found by filters, and one with its attempts; retry and cancel, also of all that the filters find.
+
+Runs that did not succeed are shown in groups, too: those of one function with the same error, but for its numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from zsched.aio import bridge
 from zsched.core.clock import from_ms
+from zsched.core.occurrences.changes import Change
 from zsched.core.repair import Repaired
-from zsched.core.runs.run import UNSUCCESSFUL, RunStatus
+from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
 from zsched.core.wording import duration_argument, plural
-from zsched.errors import InvalidSchedule
+from zsched.errors import InvalidSchedule, RedisRefused
+from zsched.storage.workers import WorkerSeen, workers_seen
 from zsched.web import actions
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware, read_form
@@ -25,6 +35,17 @@ _PAGE: Final = 50
 _FILTERS: Final = ("status", "func", "queue", "tag", "owner", "name", "match", "since")
 _ACTIONS: Final = {"retry": "retry", "cancel": "cancel_run"}
 _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
+_GROUPED: Final = 1000  # the newest runs, in groups
+_LEFT_OUT: Final = "not."  # before a group's key in a form
+_FIELDS: Final = 200  # of that form
+
+
+class FailureGroup(NamedTuple):
+    """*times* runs of the function *func* that ended alike, ``last`` as the last one."""
+
+    func: str
+    last: Run
+    times: int
 
 
 @router.get("/runs")
@@ -40,6 +61,7 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
         return view.refused(error, "runs", **shown)
     return view.page(
         "runs", runs=found, source=found.source, after=found.after, is_retried=filters.get("status") in UNSUCCESSFUL,
+        groups={} if after or filters.get("status") not in UNSUCCESSFUL else await _groups(view, filters),
         replacements=await retries_of(view.call.client, found), **shown,
     )  # fmt: skip
 
@@ -52,18 +74,20 @@ async def confirm(view: Viewed, request: Request) -> Response:
     filters = {**_USUAL, **_filters(request.query_params)}
 
     async def plan() -> dict[str, Any]:
-        return {"plan": await _retried(view, filters, dry_run=True)}
+        groups = await _groups(view, filters, only)
+        return {"plan": await _retried(view, filters, only=only, dry_run=True), "groups": groups, "most": _GROUPED}
 
-    return view.later("retry_all", plan, filters=filters)
+    group, only = request.query_params.get("group", ""), _only(request.query_params)
+    return view.later("retry_all", plan, filters=filters, group=group, left_out=_LEFT_OUT)
 
 
 @router.post("/runs:retry")
 async def retry_all(view: Viewed, request: Request) -> Response:
     """Retry all runs that the filters find."""
     view.call.demand_write()
-    form = await read_form(request)
+    form = await read_form(request, _FIELDS)
     filters = {**_USUAL, **_filters(form)}
-    done = await _retried(view, filters, until=from_ms(view.now_ms))
+    done = await _retried(view, filters, only=_only(form), until=from_ms(view.now_ms))
     said = f"retried {done.done:,} of {plural(done.found, 'run')}"
     return view.done(said + (f"; {done.refused_count:,} refused" if done.refused_count else ""), "runs", **filters)
 
@@ -75,8 +99,16 @@ async def show(view: Viewed, run_id: str) -> Response:
     story = await view.call.client.why(run_id, view.tz)
     retry = (await retries_of(view.call.client, [run], run.schedule_id)).of_run(run_id)
     return view.page(
-        "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=UNSUCCESSFUL, retry=retry
-    )
+        "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=UNSUCCESSFUL, retry=retry,
+        worker=None if run.status is not RunStatus.RUNNING else await _worker(view, run.worker),
+    )  # fmt: skip
+
+
+async def _worker(view: View, name: str) -> WorkerSeen | None:
+    """Return the living worker of this name; None also if this server may not read workers."""
+    with suppress(RedisRefused):
+        return next(iter(await bridge.run(view.request.app.state.reader.on_wire, workers_seen, name)), None)
+    return None
 
 
 @router.post("/runs/{run_id:plain}:{action}")
@@ -115,3 +147,27 @@ def _since(view: View, text: str) -> datetime | None:
 async def _retried(view: View, filters: Mapping[str, str], **more: Any) -> Repaired:
     options = _options(view, filters)
     return await actions.retry_all(view.call, options.pop("status"), **options, **more)
+
+
+async def _groups(
+    view: View, filters: Mapping[str, str], only: Callable[[Change], bool] = lambda _: True
+) -> dict[str, FailureGroup]:
+    """Return the groups of the newest runs that *filters* and *only* find, by key, the largest first."""
+    groups = dict[str, FailureGroup]()
+    async for one in view.call.client.iter_history(None, limit=_GROUPED, **_options(view, filters)):
+        if one.run is not None and only(one):
+            func, known = one.facets.func if one.facets else "", groups.get(key := _key(one))
+            groups[key] = FailureGroup(func, known.last if known else one.run, known.times + 1 if known else 1)
+    return dict(sorted(groups.items(), key=lambda each: -each[1].times))
+
+
+def _only(given: Mapping[str, str]) -> Callable[[Change], bool]:
+    """Return the condition of a form: runs of its group, or of all, without those of groups that are left out."""
+    group, left_out = given.get("group"), {name.removeprefix(_LEFT_OUT) for name in given if name.startswith(_LEFT_OUT)}
+    return lambda one: (key := _key(one)) == (group or key) and key not in left_out
+
+
+def _key(one: Change) -> str:
+    """Return the key of a run's group."""
+    func, error = one.facets.func if one.facets else "", one.run.error if one.run else ""
+    return sha256(f"{func} {re.sub('[0-9]+', '#', error)}".encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -25,6 +25,7 @@ from zsched.errors import ZschedError
 from zsched.web.access import Caller
 from zsched.web.accounts import AccountRole
 from zsched.web.calls import Admitted
+from zsched.web.console.acts import acts_of, cut_at, page_of
 from zsched.web.events import BEAT_EVERY_S
 from zsched.web.labels import label_of, page_problem
 from zsched.web.problems import Problem
@@ -41,7 +42,7 @@ _FUNCTIONS: Final = {
     "cells": cells, "remark": remark, "local_text": local_text, "note_text": note_text, "reason_text": reason_text,
     "sentence": sentence, "shortened": shortened, "duration_text": duration_text, "plural": plural,
     "relative_text": relative_text, "rough_duration": rough_duration, "short": with_short_workers, "iso": iso,
-    "label_of": label_of,
+    "label_of": label_of, "acts_of": acts_of, "page_of": page_of, "cut_at": cut_at,
 }  # fmt: skip
 
 
