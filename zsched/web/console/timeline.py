@@ -94,7 +94,7 @@ def _shown_time(view: View) -> ShownTime:
 
 async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, str]) -> dict[str, Any]:
     """Read what the timeline shows, and return it as its template takes it."""
-    client, bucket = view.call.client, timedelta(milliseconds=-(-shown.span_ms // _BARS))
+    client, bucket = view.call.client, timedelta(milliseconds=max(-(-shown.span_ms // _BARS), 1000))
     counted, past, coming = await asyncio.gather(
         client.timeline(from_ms(shown.start_ms), from_ms(shown.end_ms), bucket),
         _past(view, shown, filters),
