@@ -38,6 +38,8 @@ def forecast_web(web: Web, client: Client, redis_client: redis.Redis) -> Web:
         ("to=24h&by=function&queue=web", ["app.page", "144"], "app.mail"),
         ("to=24h&by=minute&match=nothing-*", ["Nothing fires."], "300"),
         ("to=24h&by=year", ["by=", "year", "minute"], "300"),
+        ("to=7d&by=minute", ["5m from", "300"], "app.page"),
+        ("to=30d&by=minute", ["1h from", "300"], "app.page"),
         ("to=never", ["never"], "300"),
     ],
 )

@@ -172,7 +172,9 @@ class Forecaster:
         """Yield what would flatten the highest peaks, those above twice the usual minute of their queue."""
         first_ms, end_ms = self._start_ms // _MINUTE_MS * _MINUTE_MS, min(self._end_ms, self._start_ms + _AHEAD_MS)
         spans = Spans.of(first_ms, end_ms, _MINUTE_MS)
-        rows = self._future.counts(spans, By.QUEUE.key).rows
+        is_whole = end_ms == self._end_ms
+        future = self._future if is_whole else Future(self._schedules, self._now_ms, self._start_ms, end_ms)
+        rows = future.counts(spans, By.QUEUE.key).rows
         peaks = [(max(row), queue) for queue, row in rows.items() if max(row) > 2 * max(sum(row) / len(row), 1)]
         for peak, queue in heapq.nlargest(_PEAKS, peaks):
             place = rows[queue].index(peak)

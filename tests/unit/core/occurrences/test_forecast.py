@@ -59,6 +59,15 @@ def test_loads_are_counted_by_a_key_with_the_highest_peak_first(
     assert ((), MINUTE_MS) == (found.occurrences, found.bucket_ms)
 
 
+def test_suggestions_of_a_longer_forecast_are_those_for_the_peaks_of_its_first_six_days() -> None:
+    given = [*MIXED, *one_shots(*[HOUR_MS] * 50)]
+
+    short, long = (list(of(given, 24 * days).suggestions()) for days in (6, 30))
+
+    assert short == long
+    assert short
+
+
 def test_a_forecast_lists_the_first_occurrences_and_says_if_there_are_more() -> None:
     some, everything = (of(MIXED).answer(None, None, limit) for limit in (2, 7))
 
