@@ -100,7 +100,7 @@ async def calendars(view: Viewed) -> Response:
 
 
 @router.get("/log")
-async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: bool = False) -> Response:
+async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str = "") -> Response:
     """Show the newest entries of the log that somebody asked for, or *all*, each with what it changed."""
     view.call.demand_all("the log")
     wanted = choice("what", what, What) if what else None

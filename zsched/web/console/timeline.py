@@ -109,7 +109,7 @@ async def _found(view: View, shown: ShownTime, by: RowsBy, filters: Mapping[str,
     number = sum(number for count in counted.counts for word, number in count.items() if word != EXPECTED)
     listed, past, coming = await asyncio.gather(
         _changes(view, shown, [*LEFT_OUT, *BAD, RunStatus.EXPIRED], _LISTED, given),
-        _changes(view, shown, None, _MARKED, given) if has_ids or number <= _MARKED else _none(),
+        _changes(view, shown, None, _MARKED, given) if "match" in filters or number <= _MARKED else _none(),
         _coming(view, shown, counted, by, given),
     )
     rows = drawn_rows(shown, counted, by, past, coming, has_ids=has_ids and by is RowsBy.SCHEDULE)
