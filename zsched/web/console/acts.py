@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zsched.core.clock import to_ms
 from zsched.core.runs.run_id import RunId
 
 if TYPE_CHECKING:
     from zsched.web.console.view import View
+
+
+_PAGES: Final = {"status": ("Now", "/"), "doctor": ("Doctor", "/doctor"), "tokens": ("Accounts", "/accounts")}
 
 
 class Offer(NamedTuple):
@@ -53,12 +56,8 @@ def _act(view: View, *command: str) -> Offer | None:
             return Offer(f"Schedules: {value}", view.link("schedules", **{option.removeprefix("--"): value}))
         case ("zsched", "history", "--status", status):
             return Offer(f"Runs: {status}", view.link("runs", status=status, since="1h"))
-        case ("zsched", "status"):
-            return Offer("Now", view.link())
-        case ("zsched", "doctor"):
-            return Offer("Doctor", view.link("doctor"))
-        case ("zsched", "tokens", *_):
-            return Offer("Accounts", view.link("accounts"))
+        case ("zsched", "status" | "doctor" | "tokens" as page, *_):
+            return Offer(*_PAGES[page])
     return None
 
 
