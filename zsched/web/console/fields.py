@@ -107,11 +107,9 @@ def editable_fields(one: Schedule, *, has_arguments: bool) -> list[Field]:
 
 def _is_for(one: Schedule, name: str) -> bool:
     """Return True if a schedule of this kind can have the option; a new one has no kind yet."""
-    if not one.kind:
-        return True
     if one.kind == "once":
         return not OPTIONS[name].once and name not in (*RULES, "gap", "fold")
-    return name != "at" and (name not in RULES or name == one.kind)
+    return not one.kind or (name != "at" and (name not in RULES or name == one.kind))
 
 
 def _text(name: str, one: Schedule) -> str:
