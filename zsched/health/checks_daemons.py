@@ -162,7 +162,7 @@ def check_kept_local(overview: Overview) -> Iterator[Finding]:
         number = f"new rules of a zone did not move {plural(len(kept), 'signed one-shot')} of local time"
         first = f"{kept[0].id} is due {iso(kept[0].due_ms)}, by the new rules of its zone {iso(kept[0].new_due_ms)}"
         remedy = "a client with keys moves and signs it anew: zsched set ID --at TIME"
-        yield warning(f"{number}: {first}", remedy).about(("zsched", "set", kept[0].id), ids=[kept[0].id])
+        yield warning(f"{number}: {first}", remedy).about(ids=[kept[0].id])
 
 
 @health_check("rate_limited", SlotWaits, "lateness", follows=("writes",))

@@ -48,13 +48,12 @@ def check_rebuilt(recent: RecentActivity) -> Iterator[Finding]:
     parts = [f"{count:,} {_PUT_BACK[what]}" for what in _PUT_BACK if (count := changes.get(what, 0))]
     became = ", ".join(parts) or "nothing had to be restored"
     text = f"Redis lost something and was rebuilt at {_clock(recent.rebuilt.at_ms)}: "
-    found = warning(
+    yield warning(
         f"{text}{'at least ' if recent.is_cut else ''}{became}",
         "zsched history --status pushed_again (or ran_again, held, skipped) lists runs that happened twice, may happen "
         "twice, or not at all; "
         "zsched doctor says whether Redis keeps its data on a disk",
-    )
-    yield found.about(("zsched", "doctor"), since_ms=recent.rebuilt.at_ms)
+    ).about(("zsched", "doctor"), since_ms=recent.rebuilt.at_ms)
 
 
 @health_check("clock_was_ahead", RecentActivity, "clock")
@@ -169,7 +168,7 @@ def check_schedules_blocked(overview: Overview) -> Iterator[Finding]:
         found = warning(text, "if it hangs, stop it", "zsched", "cancel-run", run.id)
         yield found.about(ids=(*blocked.ids, run.id), since_ms=run.since_ms)
     else:
-        yield warning(text, remedy).about(("zsched", "ls", "--state", "active"), ids=blocked.ids)
+        yield warning(text, remedy).about(ids=blocked.ids)
 
 
 @health_check("schedules_waiting", Overview, "schedules", follows=("writes",))

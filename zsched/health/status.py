@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,6 @@ from zsched.storage.archivers import Audited, Report, last_audit
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import SILENT_MS, DaemonRole, Overview
-from zsched.storage.queues import StalledQueue
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 from zsched.storage.shell import Shell
@@ -47,12 +46,6 @@ class StatusView:
     def audit(self) -> Audited | None:
         """Return the last audit, if it is recent."""
         return last_audit(self.facts.overview.archives, self.facts.overview.now_ms)
-
-    @property
-    def unheard(self) -> Sequence[StalledQueue]:
-        """The queues without a worker; none if this user may not ask."""
-        queues = self.facts.queues
-        return () if isinstance(queues, QueuesUnknown) else queues.unheard
 
     @property
     def in_short(self) -> str:

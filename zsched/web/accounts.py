@@ -12,8 +12,8 @@ Accounts: who may do what at ``zsched web``. They stand in a file (``accounts_fi
 A token has 256 random bits. So nobody guesses one, and a fast hash finds its account.
 
 A session is a cookie: the SHA-256 of the token that its person pasted, its end, and a code of both by ``cookie_key``.
-So it ends with its token. The key stands in the same file: so a server writes no secret, and servers that share the
-file share sessions, too. Whoever reads the file could sign a cookie, so a file that others may read is refused.
+So it ends with its token. The key stands in the same file, so servers that share the file share sessions, too. Whoever
+reads the file could sign a cookie, so a file that others may read is refused.
 
 Redis has no part in this: no user of Redis can make, read or lose an account.
 """

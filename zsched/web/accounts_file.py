@@ -1,5 +1,6 @@
 """
-The file of accounts: ``zsched tokens`` writes it, and the server reads it, at each request if it has changed.
+The file of accounts: ``zsched tokens`` and the console's page of accounts write it, and the server reads it, at each
+request if it has changed.
 
 While a changed file cannot be used, or is missing, a server keeps the accounts that it has. A writer replaces the file
 as a whole, one writer at a time, so no reader sees a part. What root writes belongs to the owner of the folder.

@@ -44,7 +44,7 @@ def routes() -> Iterator[tuple[str, str]]:
 
 ROUTES = sorted(routes())
 READ = [path for method, path in ROUTES if method == "GET"]
-PARTS = {"/outcomes", "/schedules/{id}/preview"}  # of pages, which scripts ask for
+PARTS = {"/outcomes", "/schedules/{id}/preview", "/new/preview"}  # of pages, which scripts ask for
 PAGES = [path for path in READ if path not in PARTS]
 WRITES = [(method, path) for method, path in ROUTES if method not in READS]
 

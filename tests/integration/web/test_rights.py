@@ -81,9 +81,11 @@ ROWS = [
         "GET /runs, /occurrences, /log, /events, /status",
         "GET /runs, /log, /doctor, /timeline, /workers, /daemons", YES, OUTSIDE, OUTSIDE, YES,
     ),
+    Row("", "GET /new; POST /new", READ_ONLY, YES, YES, YES),
+    Row("", "GET /new/preview", YES, YES, YES, YES),
     Row("", "GET /outcomes, /find", YES, UNKNOWN, YES, YES),
     Row("", "GET /runs:retry; POST /runs:retry", READ_ONLY, OUTSIDE, OUTSIDE, YES),
-    Row("", "GET /accounts", OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE),
+    Row("", "GET /accounts; POST /accounts, /accounts:revoke", OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE),
     Row("", "GET /rq/{path}", HIDDEN, OUTSIDE, OUTSIDE, HIDDEN),
     Row(
         "GET /openapi.json",

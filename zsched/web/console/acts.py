@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zsched.core.clock import to_ms
-from zsched.core.runs.run_id import RunId
 
 if TYPE_CHECKING:
     from zsched.web.console.view import View
+
+
+_PAGES: Final = {"status": ("Now", "/"), "doctor": ("Doctor", "/doctor"), "tokens": ("Accounts", "/accounts")}
 
 
 class Offer(NamedTuple):
@@ -42,10 +44,6 @@ def _act(view: View, *command: str) -> Offer | None:
             return Offer("Retry", view.link("runs", f"{id}:retry"), f"Retry {id}", id)
         case ("zsched", "cancel-run", id):
             return Offer("Stop", view.link("runs", f"{id}:cancel"), f"Stop {id}: its effects remain", id)
-        case ("zsched", "why", id):
-            return Offer("Why", page_of(view, id))
-        case ("zsched", "set", id, *_) if view.may_write:
-            return Offer("Edit", view.link("schedules", id, "edit"))
         case ("zsched", "backfill", id, "--from", start, "--to", end) if view.may_write:
             start, end = (view.local_input(to_ms(datetime.fromisoformat(each))) for each in (start, end))
             return Offer("Backfill", view.link("schedules", id, "backfill", tz=view.zone(), start=start, end=end))
@@ -53,18 +51,9 @@ def _act(view: View, *command: str) -> Offer | None:
             return Offer(f"Schedules: {value}", view.link("schedules", **{option.removeprefix("--"): value}))
         case ("zsched", "history", "--status", status):
             return Offer(f"Runs: {status}", view.link("runs", status=status, since="1h"))
-        case ("zsched", "status"):
-            return Offer("Now", view.link())
-        case ("zsched", "doctor"):
-            return Offer("Doctor", view.link("doctor"))
-        case ("zsched", "tokens", *_):
-            return Offer("Accounts", view.link("accounts"))
+        case ("zsched", "status" | "doctor" | "tokens" as page, *_):
+            return Offer(*_PAGES[page])
     return None
-
-
-def page_of(view: View, id: str) -> str:
-    """Return the address of the page of a schedule or run."""
-    return view.link("runs" if RunId.ours(id) else "schedules", id)
 
 
 def cut_at(text: str, ids: Iterable[str]) -> list[str]:

@@ -1,5 +1,8 @@
 """
-The form that edits a schedule, with the next times while a person types.
+The form that makes or edits a schedule, with the next times while a person types.
+
+A new schedule has the fields of every kind; those that the person filled are its options. A copy begins with those of
+another schedule.
 
 The form knows the version that it was opened with, and a print of each value. Only the fields that the person changed
 are sent to the client, for that version. If somebody else has changed the schedule meanwhile, nothing is saved: the
@@ -19,6 +22,7 @@ from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
+from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import Group, zone_name
 from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import RuleOptions
@@ -32,7 +36,7 @@ from zsched.web.console.fields import Field, editable_fields
 from zsched.web.console.schedule import with_remarks
 from zsched.web.console.view import View, Viewed
 from zsched.web.labels import label_of, page_problem
-from zsched.web.reading import read_form
+from zsched.web.reading import func_of, read_form
 
 router = APIRouter(include_in_schema=False)
 
@@ -41,6 +45,7 @@ _FIELDS: Final = 100  # of the form, at most
 _UNBOUND: Final = dict.fromkeys(("starts", "ends", "count"))  # what an empty field means
 _TAKE: Final = "take."  # before the name of a field that both changed: whose value to take
 _THEIRS: Final = "theirs"
+_NEW: Final = Schedule(id="", state=ScheduleState.ACTIVE, kind="", func="", next_ms=None, args=(), kwargs={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,39 @@ class Merged:
         return self.field.text != self.present
 
 
+@router.get("/new")
+async def new(view: Viewed, copy: str = "") -> Response:
+    """Show the empty form, or that of a copy of a schedule."""
+    view.call.demand_write()
+    found = await actions.found_of(view.call, copy) if copy else _NEW
+    has_arguments = view.account.sees_arguments and found.args is not None
+    args, kwargs = (found.args, found.kwargs) if has_arguments else ((), {})
+    at_ms = None if found.trigger else found.next_ms
+    fields = editable_fields(replace(found, kind="", next_ms=at_ms, args=args, kwargs=kwargs), has_arguments=True)
+    given = {"func": found.func, "copy": copy, "has_arguments": has_arguments}
+    return view.page("edit", **_shown(_NEW, [Merged(field, "") for field in fields]), given=given)
+
+
+@router.post("/new")
+async def make(view: Viewed, request: Request) -> Response:
+    """Make the schedule, unless its id is there already."""
+    view.call.demand_write()
+    given = await read_form(request, _FIELDS)
+    unset = editable_fields(_NEW, has_arguments=True)
+    fields = [each.with_text(given.get(each.name, "no" if each.input == "checkbox" else "")) for each in unset]
+    try:
+        options = {
+            each.name: each.value() for each, usual in zip(fields, unset, strict=True) if each.text != usual.text
+        }
+        options |= {"id": given["id"].strip()} if given.get("id") else {}
+        func = func_of({"func": given.get("func", "").strip() or None})
+        view.call.demand_new(func, options)
+        made = await view.call.client.schedule(func, **options, if_exists="error")
+    except ZschedError as error:
+        return view.refused(error, "edit", **_shown(_NEW, [Merged(each, "") for each in fields]), given=given)
+    return view.done(made.outcome, "schedules", made.id)
+
+
 @router.get("/schedules/{id:plain}/edit")
 async def form(view: Viewed, id: str) -> Response:
     """Show the form."""
@@ -106,17 +144,20 @@ async def save(view: Viewed, id: str, request: Request) -> Response:
     return await _conflict(view, one, merged, opened)
 
 
+@router.get("/new/preview")
 @router.get("/schedules/{id:plain}/preview")
-async def preview(call: Admitted, id: str, request: Request) -> Response:
+async def preview(call: Admitted, request: Request) -> Response:
     """Return the next times by the form, while a person types; or what is wrong with it."""
-    one = await actions.found_of(call, id)
-    view = View(request, call, one.tz)  # the query has the field of the schedule's zone
+    id = request.path_params.get("id")  # the query has a field of this name
+    one = await actions.found_of(call, id) if id else _NEW
+    view = View(request, call, None)  # the zone in the query is the form's
     given = {name: text for name, each in request.query_params.items() if (text := each.strip())}
     try:
         tz = zone_name(given.get("tz")) or "UTC"
         rule = {name: Field.of(name, given[name]).value() for name in RuleOptions.__annotations__ if name in given}
-        times = _once(view, given, tz) if one.kind == "once" else await _by_rule(view, rule)
-        changes = await call.client.difference(id, **{**_UNBOUND, **rule}) if times and rule else None
+        is_once = one.kind == "once" or (not one.kind and "at" in given)
+        times = _once(view, given, tz) if is_once else await _by_rule(view, rule)
+        changes = await call.client.difference(id, **{**_UNBOUND, **rule}) if times and rule and id else None
     except ZschedError as error:
         return view.page("_preview", trouble=page_problem(error))
     coming = with_remarks(replace(one, tz=tz, jitter_ms=0), times)

@@ -106,10 +106,10 @@ def editable_fields(one: Schedule, *, has_arguments: bool) -> list[Field]:
 
 
 def _is_for(one: Schedule, name: str) -> bool:
-    """Return True if a schedule of this kind can have the option."""
+    """Return True if a schedule of this kind can have the option; a new one has no kind yet."""
     if one.kind == "once":
         return not OPTIONS[name].once and name not in (*RULES, "gap", "fold")
-    return name != "at" and (name not in RULES or name == one.kind)
+    return not one.kind or (name != "at" and (name not in RULES or name == one.kind))
 
 
 def _text(name: str, one: Schedule) -> str:
@@ -117,7 +117,7 @@ def _text(name: str, one: Schedule) -> str:
     option, spec = OPTIONS[name], one.trigger
     form = option.form
     if name in RULES:
-        return "" if spec is None else spec.kind.describe(spec.expr)
+        return "" if spec is None or spec.kind.name != name else spec.kind.describe(spec.expr)
     if option.stored is Stored.RULE:
         value: Any = one.next_ms if name == "at" else getattr(spec, _OF_SPEC.get(name, name), None)
     else:

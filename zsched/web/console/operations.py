@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
@@ -17,14 +16,17 @@ from zsched.core.log.kinds import parse
 from zsched.core.log.shown import changes_or_problem
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.options.arguments import choice
-from zsched.core.runs.run_id import RunId
+from zsched.core.options.allowed import Limits
+from zsched.core.options.arguments import check_by, choice
 from zsched.core.story.source import Source
+from zsched.core.wording import duration_argument
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.rights import Role
 from zsched.storage.workers import workers_seen
+from zsched.web.accounts import Account, AccountRole
 from zsched.web.console.view import View, Viewed
+from zsched.web.reading import read_form
 
 router = APIRouter(include_in_schema=False)
 
@@ -81,8 +83,7 @@ async def workers(view: Viewed, queue: str = "") -> Response:
     seen = await run(view.request.app.state.reader.on_wire, workers_seen)
     found = [one for one in seen if not queue or queue in one.queues]
     found.sort(key=lambda one: (-one.over_ms(view.now_ms), -one.late_ms, not one.job, one.host, one.name))
-    ours = partial(RunId.ours, namespace=view.call.settings.namespace)
-    return view.page("workers", workers=found, queue=queue, ours=ours)
+    return view.page("workers", workers=found, queue=queue)
 
 
 @router.get("/daemons")
@@ -129,12 +130,50 @@ async def doctor(view: Viewed) -> Response:
 async def accounts(view: Viewed) -> Response:
     """Show the accounts with their rights, and what they did lately."""
     view.demand_operator("the accounts")
+    return view.page("accounts", **await _accounts(view))
+
+
+@router.post("/accounts")
+async def add_account(view: Viewed, request: Request) -> Response:
+    """Add an account, and show its token, this once."""
+    view.demand_operator("the accounts")
+    account = _account(view, await read_form(request))
+    secret = view.request.app.state.accounts.add(account)
+    return view.page("accounts", **await _accounts(view), secret=secret, made=account)
+
+
+@router.post("/accounts:revoke")
+async def revoke_account(view: Viewed, request: Request) -> Response:
+    """Revoke an account: its token and its sessions end at once."""
+    view.demand_operator("the accounts")
+    name = (await read_form(request)).get("name", "")
+    return view.done(
+        f"{name}: {'revoked' if view.request.app.state.accounts.revoke(name) else 'not found'}", "accounts"
+    )
+
+
+def _account(view: View, given: Mapping[str, str]) -> Account:
+    """Return the account of a form; who does not see arguments cannot give that right. Raises InvalidSchedule."""
+    valid: Any = duration_argument("expires", given.get("expires") or None)
+    return Account(
+        check_by(given.get("name", "")),
+        choice("role", given.get("role"), AccountRole),
+        Limits(*(tuple(given.get(kind, "").replace(",", " ").split()) for kind in Limits._fields)),
+        "arguments" in given and view.account.sees_arguments,
+        view.now_ms,
+        view.account.name,
+        None if valid is None else view.now_ms + round(valid.total_seconds() * 1000),
+    )
+
+
+async def _accounts(view: View) -> dict[str, Any]:
+    """Return the accounts, and what they did lately."""
     file = view.request.app.state.accounts
     known = file.with_uses(file.current())
     deeds = await asyncio.gather(*(view.call.client._log_search(one.name, limit=_DEEDS) for one, _ in known))
     rows = [row for found in deeds for row in _searched(view, *found).rows]
     newest = sorted(rows, key=lambda row: row.at_ms, reverse=True)[:_DEEDS]
-    return view.page("accounts", accounts=known, deeds=newest)
+    return {"accounts": known, "deeds": newest}
 
 
 def _searched(view: View, entries: Sequence[Entry], reached_us: int | None, source: Source) -> Searched:

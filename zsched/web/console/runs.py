@@ -98,17 +98,14 @@ async def show(view: Viewed, run_id: str) -> Response:
     run, source = await view.call.client.get_run(run_id)
     story = await view.call.client.why(run_id, view.tz)
     retry = (await retries_of(view.call.client, [run], run.schedule_id)).of_run(run_id)
+    workers = list[WorkerSeen]()
+    with suppress(RedisRefused):
+        if run.status is RunStatus.RUNNING:
+            workers = await bridge.run(view.request.app.state.reader.on_wire, workers_seen, run.worker)
     return view.page(
         "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=UNSUCCESSFUL, retry=retry,
-        worker=None if run.status is not RunStatus.RUNNING else await _worker(view, run.worker),
+        workers=workers,
     )  # fmt: skip
-
-
-async def _worker(view: View, name: str) -> WorkerSeen | None:
-    """Return the living worker of this name; None also if this server may not read workers."""
-    with suppress(RedisRefused):
-        return next(iter(await bridge.run(view.request.app.state.reader.on_wire, workers_seen, name)), None)
-    return None
 
 
 @router.post("/runs/{run_id:plain}:{action}")

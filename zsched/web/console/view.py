@@ -18,6 +18,7 @@ from zsched.core.clock import from_ms
 from zsched.core.model import iso
 from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import cells, remark, with_short_workers
+from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text, note_text, reason_text, sentence, shortened
 from zsched.core.triggers.zones import shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
@@ -25,7 +26,7 @@ from zsched.errors import ZschedError
 from zsched.web.access import Caller
 from zsched.web.accounts import AccountRole
 from zsched.web.calls import Admitted
-from zsched.web.console.acts import acts_of, cut_at, page_of
+from zsched.web.console.acts import acts_of, cut_at
 from zsched.web.events import BEAT_EVERY_S
 from zsched.web.labels import label_of, page_problem
 from zsched.web.problems import Problem
@@ -42,7 +43,7 @@ _FUNCTIONS: Final = {
     "cells": cells, "remark": remark, "local_text": local_text, "note_text": note_text, "reason_text": reason_text,
     "sentence": sentence, "shortened": shortened, "duration_text": duration_text, "plural": plural,
     "relative_text": relative_text, "rough_duration": rough_duration, "short": with_short_workers, "iso": iso,
-    "label_of": label_of, "acts_of": acts_of, "page_of": page_of, "cut_at": cut_at,
+    "label_of": label_of, "run_id": RunId.ours, "acts_of": acts_of, "cut_at": cut_at,
 }  # fmt: skip
 
 
