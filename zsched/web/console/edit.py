@@ -110,7 +110,7 @@ async def save(view: Viewed, id: str, request: Request) -> Response:
 async def preview(call: Admitted, id: str, request: Request) -> Response:
     """Return the next times by the form, while a person types; or what is wrong with it."""
     one = await actions.found_of(call, id)
-    view = View(request, call, one.tz)  # the query has the field of the schedule's zone
+    view = View(request, call, "")  # tz of the query is a field of the form
     given = {name: text for name, each in request.query_params.items() if (text := each.strip())}
     try:
         tz = zone_name(given.get("tz")) or "UTC"
