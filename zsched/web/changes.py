@@ -4,7 +4,7 @@ The namespace: ``/status``, ``/daemons`` and ``/queues`` as they are now; ``/log
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.errors import ZschedError
 from zsched.web import schemas
 from zsched.web.calls import Admitted, QueryTime, routes
-from zsched.web.events import Events, position_of_event
+from zsched.web.events import Events, IsAdmitted, position_of_event
 from zsched.web.problems import Problem
 from zsched.web.reading import rfc3339
 from zsched.web.rendering import JsonAnswer
@@ -79,7 +79,13 @@ async def events(request: Request, call: Admitted) -> Response:
     call.demand_all("the log")
     given = request.headers.get("last-event-id")
     hub: Events = request.app.state.events
-    stream = hub.stream(None if given is None else position_of_event(given), partial(_is_admitted, request))
+    after = None if given is None else position_of_event(given)
+    return await streamed(request, partial(hub.stream, after))
+
+
+async def streamed(request: Request, events: Callable[[IsAdmitted], AsyncIterator[bytes]]) -> Response:
+    """Return *events* as a stream, as long as the token of *request* may read them."""
+    stream = events(partial(_is_admitted, request))
     first = await anext(stream)  # raises what goes wrong at the start, before anything was answered
     told = request.app.state.meter.counted(_until_trouble(first, stream))
     return StreamingResponse(told, media_type="text/event-stream", headers=_STREAM)

@@ -16,6 +16,8 @@ resume, too. Only an empty log has no such id.
 Events come in groups, up to 100 ms after their entries. A silent stream has an ``event: beat`` every 5 seconds: where
 it does not come, the server hangs, or waits for Redis.
 
+Live pages need no events, only the word that there are some (``news``).
+
 Not guaranteed: events of what Redis lost before the reader saw it.
 """
 
@@ -46,11 +48,13 @@ _PAGE: Final = 100
 _AT_ONCE: Final = 500  # events in one piece of a stream
 _GATHERED_S: Final = 0.1  # streams wake once for all events of this time; 0.02 made runs later (measured)
 BEAT_EVERY_S: Final = 5.0  # of a silent stream: proxies keep it, and a page sees that its server lives
+_CALM_S: Final = 2.0  # at least between two words of ``news``
 _LOOK_S: Final = 1.0  # at most between two looks at the token of a stream
 _RETRY_S: Final = 1.0
 _HELLO: Final = b": events of zsched\n"
 _RESET: Final = b'event: reset\ndata: {"reason": "%s"}\n\n'
 _BEAT: Final = b"event: beat\ndata: {}\n\n"  # not a comment: a browser shows its page none
+_NEWS: Final = b"event: news\ndata: {}\n\n"
 _LOST: Final = b"the log does not hold that entry"
 _ANEW: Final = b"a new history has begun, or events were lost"
 
@@ -130,6 +134,26 @@ class Events:
             if loop.time() - told_s >= BEAT_EVERY_S:
                 told_s = loop.time()
                 yield _BEAT
+
+    async def news(self, is_admitted: IsAdmitted, calm_s: float = _CALM_S) -> AsyncIterator[bytes]:
+        """
+        Yield a comment, then a word after changes, at most one in *calm_s*, as long as *is_admitted*. Raises
+        RedisUnavailable.
+        """
+        await self._begin()
+        seen, gate, loop = self._last, Gate(is_admitted, self._look_s), asyncio.get_running_loop()
+        yield _HELLO + b"\n"
+        told_s = loop.time()
+        while gate.is_open():
+            if self._last != seen:
+                seen, told_s = self._last, loop.time()
+                yield _NEWS
+                await asyncio.sleep(calm_s)
+            elif loop.time() - told_s >= BEAT_EVERY_S:
+                told_s = loop.time()
+                yield _BEAT
+            else:
+                await self._wait()
 
     async def close(self) -> None:
         """End the reader."""

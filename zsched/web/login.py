@@ -77,11 +77,12 @@ def is_page(request: Request) -> bool:
 
 
 def to_login(request: Request) -> Response:
-    """Send the browser to the form, and back to its page from there."""
+    """Send the browser to the form, and back to its page from there; from a change to the page that asked for it."""
     wanted = request.scope["raw_path"].decode("ascii", "replace")
     wanted += f"?{request.url.query}" if request.url.query else ""
-    query = f"?{urlencode({'next': wanted})}" if request.method == "GET" else ""
-    return RedirectResponse(PATH + query, _SEE_OTHER)
+    if request.method != "GET":
+        wanted = request.headers.get("referer", "").removeprefix(str(request.base_url).removesuffix(HOME))
+    return RedirectResponse(f"{PATH}?{urlencode({'next': wanted})}", _SEE_OTHER)
 
 
 def local_path(next: str) -> str:

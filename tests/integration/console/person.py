@@ -36,12 +36,20 @@ class Person:
     @classmethod
     @contextmanager
     def of(
-        cls, web: Web, browser: Any, name: str, role: str = "operator", *, has_scripts: bool = True, **rights: Any
+        cls,
+        web: Web,
+        browser: Any,
+        name: str,
+        role: str = "operator",
+        *,
+        has_scripts: bool = True,
+        timezone: str = "UTC",
+        **rights: Any,
     ) -> Iterator[Person]:
         """A new person who has logged in. Their pages must have no errors."""
         with web.browser(name, role, **rights) as client:
             secret = client.cookies[COOKIE]
-        with browser.new_context(base_url=web.url, java_script_enabled=has_scripts) as context:
+        with browser.new_context(base_url=web.url, java_script_enabled=has_scripts, timezone_id=timezone) as context:
             context.add_cookies([{"name": COOKIE, "value": secret, "url": web.url, "sameSite": "Strict"}])
             person = cls(web, context.new_page())
             yield person

@@ -44,7 +44,7 @@ def routes() -> Iterator[tuple[str, str]]:
 
 ROUTES = sorted(routes())
 READ = [path for method, path in ROUTES if method == "GET"]
-PARTS = {"/outcomes", "/schedules/{id}/preview", "/new/preview"}  # of pages, which scripts ask for
+PARTS = {"/outcomes", "/news", "/schedules/{id}/preview", "/new/preview"}  # of pages, which scripts ask for
 PAGES = [path for path in READ if path not in PARTS]
 WRITES = [(method, path) for method, path in ROUTES if method not in READS]
 
@@ -211,6 +211,10 @@ def test_the_form_shows_the_difference_in_times_while_a_person_types(web: Web, c
         changed = ann.get(f"{web.url}/schedules/daily/preview", params=typed).text
         same = ann.get(f"{web.url}/schedules/daily/preview", params=typed | {"cron": "0 9 * * *"}).text
 
+        moved = ann.get(f"{web.url}/schedules/daily/preview", params=typed | {"tz": "Europe/London"}).text
+
+    assert "in Europe/London" in moved
+    assert "09:00:00</time>" in moved
     assert "7 → 5 a week; first change in" in changed
     assert "the times stay" in same
 

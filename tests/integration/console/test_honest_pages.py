@@ -128,7 +128,7 @@ def test_a_page_of_a_server_that_hangs_says_since_when_it_heard_nothing_until_it
         web = Web(guard, redis_url, tmp_path)
         with Person.of(web, chromium, "dan") as dan:
             dan.page.clock.install()
-            with dan.page.expect_response("**/api/v1/events"):
+            with dan.page.expect_response("**/news"):
                 dan.open("/log")
             silence = dan.page.locator("#silence")
 

@@ -119,7 +119,7 @@ def test_a_time_is_moved_with_the_next_times_shown_while_typing(ann: Person, cli
     ann.find("digest")
     ann.click("Edit")
     ann.page.get_by_label("cron").fill("30 7 * * *")
-    expect(ann.page.locator("#preview")).to_contain_text("07:30:00+09:00")
+    expect(ann.page.locator("#preview")).to_contain_text("07:30:00 in")
     ann.press("Save")
 
     ann.reads("updated: cron")
@@ -148,10 +148,10 @@ def test_the_next_times_give_way_to_the_error_of_a_bad_zone(ann: Person, client:
     client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC), tz="Asia/Seoul")
     ann.open("/schedules/party/edit")
     preview = ann.page.locator("#preview")
-    expect(preview).to_contain_text("2099-12-25 03:00:00")
+    expect(preview).to_contain_text("25 Dec 2099 03:00:00")
 
     ann.page.get_by_label("At", exact=True).fill("2099-12-31T20:00")
-    expect(preview).to_contain_text("2099-12-31 20:00:00")
+    expect(preview).to_contain_text("31 Dec 2099 20:00:00")
     ann.page.get_by_label("Time zone").fill("Mars/Olympus")
 
     expect(preview).to_contain_text("Time zone='Mars/Olympus'")

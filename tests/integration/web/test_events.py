@@ -274,3 +274,24 @@ def test_events_that_wait_are_not_sent_to_a_token_that_was_revoked(redis_url: st
         return seen
 
     assert 1 == asyncio.run(read())
+
+
+def test_news_is_one_word_for_many_changes(redis_url: str) -> None:
+    writer = Client.from_url(redis_url)
+
+    async def read() -> list[bytes]:
+        link, keys = AsyncLink.from_url(redis_url, 5), Keys("default")
+        events = Events(AsyncClient(link), Log(link, keys), "", look_s=0)
+        words = events.news(lambda: True, calm_s=0)
+        told = [await anext(words)]
+        for number in range(100):
+            writer.schedule("app.x", id=f"s{number}", after=60)
+        told += [await anext(words), await anext(words)]  # the second of what came late, or a beat
+        await events.close()
+        link.pool.disconnect()
+        return told
+
+    hello, first, second = asyncio.run(read())
+
+    assert (b":", b"event: news\ndata: {}\n\n") == (hello[:1], first)
+    assert second.startswith((b"event: beat", b"event: news"))

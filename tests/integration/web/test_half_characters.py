@@ -106,6 +106,20 @@ def test_every_other_text_of_a_call_is_refused(client: Client, redis_url: str) -
             call(HALF)
 
 
+def test_each_door_of_calendars_refuses_half_of_a_character(
+    http: httpx.Client, client: Client, zsched: Zsched
+) -> None:
+    given = {"dates": [f"12-25 {HALF}"], "events": [f"2026-01-05/1d FREQ=MONTHLY;BYDAY=1MO {HALF}"]}
+
+    for part, texts in given.items():
+        answer = http.put("/calendars/holidays", content=json.dumps({part: texts}))
+        assert (422, part) == (answer.status_code, answer.json()["option"])
+        assert_refuses(part, lambda part=part, texts=texts: client.put_calendar("holidays", **{part: texts}))  # type: ignore[misc]
+    assert_refuses("owner", lambda: client.put_calendar("holidays", owner=HALF))
+    assert USAGE == zsched("calendars", "put", "holidays", "--date", "12-25 \udcff").exit_code
+    assert {} == client.calendars()
+
+
 def test_an_object_with_half_of_a_character_is_refused_by_pickle(redis_client: redis.Redis, redis_url: str) -> None:
     client = Client.from_url(redis_url)
 

@@ -104,6 +104,8 @@ def _closure(part: str, text: str, lead: str) -> Closure:
     day, _, word = (text, "", "") if part == "windows" else (text, "", event[5] or "") if event else text.partition(" ")
     if len(word) > LONGEST_WORD:
         raise InvalidSchedule(part, text, f"its word has more than {LONGEST_WORD} characters", "give a shorter one")
+    if text.encode(errors="ignore").decode() != text:
+        raise InvalidSchedule(part, text, "it has half of a character", "give whole characters")
     if event is not None:
         return _event(part, event, f"{lead}{word or 'an event'}")
     return closure_of(part, day, f"{lead}{word or day}")

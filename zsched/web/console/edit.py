@@ -150,7 +150,7 @@ async def preview(call: Admitted, request: Request) -> Response:
     """Return the next times by the form, while a person types; or what is wrong with it."""
     id = request.path_params.get("id")  # the query has a field of this name
     one = await actions.found_of(call, id) if id else _NEW
-    view = View(request, call, None)  # the zone in the query is the form's
+    view = View(request, call, "")  # tz of the query is a field of the form
     given = {name: text for name, each in request.query_params.items() if (text := each.strip())}
     try:
         tz = zone_name(given.get("tz")) or "UTC"

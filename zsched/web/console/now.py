@@ -16,6 +16,7 @@ from zsched.core.occurrences.replacements import Replacements
 from zsched.core.runs.run_id import RunId
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.health.status import StatusView
+from zsched.web.changes import streamed
 from zsched.web.console.drawing import bars_of
 from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
@@ -77,6 +78,13 @@ async def now(view: Viewed) -> Response:
     status = await pulse.status()
     replacements = await pulse.replacements() if status.facts.recent.failures else Replacements()
     return view.page("now", status=status, bars=bars, replacements=replacements, What=What)
+
+
+@router.get("/news")
+async def news(view: Viewed) -> Response:
+    """Stream a word after changes, for live pages: they read again then."""
+    view.call.demand_all("the log")
+    return await streamed(view.request, view.request.app.state.events.news)
 
 
 @router.get("/find")

@@ -8,6 +8,7 @@ reads removes it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import date
 from typing import Annotated, Any, Final
 from urllib.parse import quote, unquote, urlencode
 
@@ -20,7 +21,7 @@ from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import cells, remark, with_short_workers
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text, note_text, reason_text, sentence, shortened
-from zsched.core.triggers.zones import shown_zone
+from zsched.core.triggers.zones import has_zone, shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import ZschedError
 from zsched.web.access import Caller
@@ -33,6 +34,7 @@ from zsched.web.problems import Problem
 from zsched.web.rendering import PAGE_HEADERS, TEMPLATES
 from zsched.web.rq import is_for
 
+_ZONE: Final = "zsched_zone"  # the cookie with the usual zone, which console.js writes
 _SAID: Final = "zsched_said"  # the cookie with what was done
 _SAID_CHARACTERS: Final = 300  # each takes up to twelve bytes, and browsers drop a cookie beyond 4,096
 _SAID_S: Final = 60
@@ -53,8 +55,10 @@ class View:
     silent_ms: Final = round(BEAT_EVERY_S * 3000)
 
     def __init__(self, request: Request, call: Caller, tz: str | None) -> None:
-        """Raises InvalidSchedule: the zone *tz* is unknown."""
-        self.request, self.call, self.tz = request, call, zone_name(tz or None)
+        """*tz*: None is the usual zone of this browser, "" that of each schedule. Raises InvalidSchedule: unknown."""
+        usual = request.cookies.get(_ZONE) or None if tz is None else None
+        self.request, self.call, self.linked_tz = request, call, zone_name(tz or None)
+        self.tz = usual if usual and has_zone(usual) else self.linked_tz
         self.now_ms: int = request.app.state.clock.now_ms()
 
     @property
@@ -103,6 +107,13 @@ class View:
         """Return ``2026-12-24 18:00:00``, with milliseconds if there are any. The page says the zone."""
         return local_text(ms, self.zone(own))
 
+    def short(self, ms: int, own: str | None = None) -> str:
+        """Return ``18:00:00`` for a time of today, else ``24 Dec 18:00:00``, with the year if it is another one."""
+        text, today = self.local(ms, own), self.local(self.now_ms, own)
+        year = "" if text[:4] == today[:4] else f" {text[:4]}"
+        day = "" if text[:10] == today[:10] else f"{date.fromisoformat(text[:10]):%-d %b}{year} "
+        return day + text[11:19]
+
     def local_input(self, ms: int, own: str | None = None) -> str:
         """Return a time for a field of a form: ``2026-12-24T18:00:00``."""
         return f"{from_ms(ms).astimezone(shown_zone(self.zone(own))):%Y-%m-%dT%H:%M:%S}"
@@ -112,8 +123,8 @@ class View:
     def link(self, *path: str, **query: Any) -> str:
         """Return the address of the page at *path*, whose parts are escaped, with *query* and the chosen zone."""
         given = {name: value for name, value in query.items() if value not in (None, "")}
-        if self.tz is not None:
-            given.setdefault("tz", self.tz)
+        if self.linked_tz is not None:
+            given.setdefault("tz", self.linked_tz)
         address = "/" + "/".join(quote(part, safe="@:+,;=~!$&'()*.-_") for part in path if part)
         return f"{address}?{urlencode(given, doseq=True)}" if given else address
 

@@ -1,15 +1,28 @@
 // The console without htmx: the viewer's zone, keys, live parts by server-sent events, strips, and the timeline's zoom.
 "use strict";
 
-// -- the viewer's zone of time: offered beside UTC ---------------------------------------------------
+// -- the viewer's zone of time: usual from the first page on, and kept when another is chosen -----------------
 
 const zones = document.querySelector(".zone select");
 const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zones && own && ![...zones.options].some((option) => option.value === own)) {
   zones.add(new Option(`${own} (yours)`, own));
 }
+if (zones && own && !document.cookie.includes("zsched_zone=")) { // the first page of this browser
+  keepZone(own);
+  if (own !== document.body.dataset.tz && !new URLSearchParams(location.search).has("tz")) {
+    location.reload();
+  }
+}
 if (zones) {
-  zones.addEventListener("change", () => zones.form.requestSubmit());
+  zones.addEventListener("change", () => {
+    keepZone(zones.value);
+    zones.form.requestSubmit();
+  });
+}
+
+function keepZone(name) {
+  document.cookie = `zsched_zone=${name}; path=/; max-age=31536000; samesite=strict`;
 }
 
 // -- keys ----------------------------------------------------------------------------------------------
@@ -43,25 +56,46 @@ document.addEventListener("click", (event) => {
   }
 });
 
-// -- live parts: 0.3 s after a change in the log they read again ---------------------------------------------
+// -- live parts: after a change in the log they read again, at most once in two seconds, and 200 kB a minute -----
 
-const address = document.body.dataset.events;
+const address = document.body.dataset.news;
+const live = document.getElementById("live");
+const pause = document.getElementById("pause");
+const settleMs = 300; // the server shares what it reads for so long
+const calmMs = 2000;
+const bytesPerMinute = 150000; // a reading more may come in any minute
 let stream = null;
 let timer = null;
-let hasMore = false;
+let notBefore = 0;
+let isOld = false; // something changed while the page was held
 
 function announce() {
-  hasMore = timer !== null; // what changes while the page waits may come too late for that reading
-  timer ??= setTimeout(() => {
-    timer = null;
-    if (hasMore) {
-      announce();
-    }
-    const live = document.getElementById("live");
-    if (!live || !live.querySelector("details[open], :focus")) { // not while somebody types or reads there
-      document.body.dispatchEvent(new Event("zsched:news"));
-    }
-  }, 300);
+  clearTimeout(timer);
+  timer = setTimeout(refresh, Math.max(settleMs, notBefore - Date.now()));
+}
+
+function refresh() {
+  timer = null;
+  isOld = isHeld();
+  pause.classList.toggle("old", isOld);
+  if (!isOld) {
+    notBefore = Date.now() + calmMs;
+    document.body.dispatchEvent(new Event("zsched:news"));
+  }
+}
+
+// A person reads, types or has marked something there, or has stopped the page.
+function isHeld() {
+  const marked = getSelection();
+  return document.hidden || pause.getAttribute("aria-pressed") === "true" ||
+    live.querySelector("details[open], :focus-visible") !== null ||
+    (!marked.isCollapsed && marked.rangeCount > 0 && marked.getRangeAt(0).intersectsNode(live));
+}
+
+function release() {
+  if (isOld && !isHeld()) {
+    announce();
+  }
 }
 
 function listen() {
@@ -73,10 +107,70 @@ function listen() {
   } else if (stream === null) {
     stream = new EventSource(address);
     stream.addEventListener("open", announce); // what changed before it was open
-    stream.addEventListener("message", announce);
-    stream.addEventListener("reset", announce);
-    ["open", "message", "reset", "beat"].forEach((kind) => stream.addEventListener(kind, hear));
+    stream.addEventListener("news", announce);
+    ["open", "news", "beat"].forEach((kind) => stream.addEventListener(kind, hear));
     hear();
+  }
+}
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { target, xhr, requestConfig, isError } = event.detail;
+  if (target !== live || isError) {
+    return;
+  }
+  const time = new Date(xhr.getResponseHeader("Date") ?? Date.now());
+  document.querySelector("#pulse time").textContent =
+    time.toLocaleTimeString("en-GB", { timeZone: document.body.dataset.tz });
+  if (requestConfig.elt === live) { // what lives; a form's answer is all new
+    const bytes = Number(xhr.getResponseHeader("Content-Length")) || xhr.responseText.length;
+    notBefore = Date.now() + Math.max(calmMs, bytes * 60000 / bytesPerMinute);
+    event.detail.shouldSwap = false;
+    if (isHeld()) { // since it was asked for
+      isOld = true;
+    } else {
+      morph(live, new DOMParser().parseFromString(event.detail.serverResponse, "text/html").body);
+    }
+  }
+});
+
+// Make *old* like *now*, and touch only what differs: a mark, the focus and the place in the page stay.
+function morph(old, now) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    old.data = now.data;
+    return;
+  }
+  const [olds, news] = [old, now].map((each) => [...each.childNodes].filter((one) => textOf(one).trim() !== ""));
+  const texts = olds.map(textOf);
+  const coming = new Map();
+  news.forEach((each) => coming.set(textOf(each), (coming.get(textOf(each)) ?? 0) + 1));
+  let place = 0;
+  for (const each of news) {
+    const text = textOf(each);
+    const same = texts.indexOf(text, place);
+    coming.set(text, coming.get(text) - 1);
+    if (same >= 0 && !texts.slice(place, same).some((one) => coming.get(one) > 0)) {
+      olds.slice(place, same).forEach((gone) => gone.remove());
+      place = same + 1;
+    } else if (place < olds.length && olds[place].nodeName === each.nodeName && !(coming.get(texts[place]) > 0)) {
+      setAttributes(olds[place], each);
+      morph(olds[place], each);
+      place += 1;
+    } else {
+      old.insertBefore(document.importNode(each, true), olds[place] ?? null);
+    }
+  }
+  olds.slice(place).forEach((gone) => gone.remove());
+}
+
+function textOf(node) {
+  return node.outerHTML ?? node.data;
+}
+
+function setAttributes(old, now) {
+  if (old.nodeType === Node.ELEMENT_NODE) {
+    const names = now.getAttributeNames();
+    old.getAttributeNames().filter((name) => !names.includes(name)).forEach((name) => old.removeAttribute(name));
+    names.forEach((name) => old.setAttribute(name, now.getAttribute(name)));
   }
 }
 
@@ -99,27 +193,48 @@ function watch() {
   }
 }
 
-if (address && document.querySelector("#live[hx-get]")) {
+if (address && live && live.hasAttribute("hx-get")) {
+  document.querySelector("#pulse a").hidden = true;
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    const isPaused = pause.getAttribute("aria-pressed") !== "true";
+    pause.setAttribute("aria-pressed", isPaused);
+    pause.textContent = isPaused ? "Paused: go on" : "Pause";
+    release();
+  });
+  ["selectionchange", "focusout", "toggle", "visibilitychange"].forEach((kind) =>
+    document.addEventListener(kind, () => setTimeout(release), true));
+  if (live.dataset.everyS) { // some of it changes without an entry in the log
+    setInterval(() => timer ?? announce(), Number(live.dataset.everyS) * 1000);
+  }
   document.addEventListener("visibilitychange", listen);
   window.addEventListener("pagehide", () => stream && stream.close());
   setInterval(watch, 1000);
   listen();
 }
 
-// -- a change that takes long: its button says so, and is not pressed twice ----------------------------------
+// -- a change: not sent without a session; if it takes long, its button says so, and is not pressed twice ------
 
-document.addEventListener("submit", (event) => {
-  const button = event.submitter;
-  if (button && event.target.method === "post" && !event.defaultPrevented) {
-    const words = button.textContent;
-    window.addEventListener("pageshow", () => { // back on this page
-      button.disabled = false;
-      button.textContent = words;
-    }, { once: true });
-    setTimeout(() => {
-      button.disabled = true;
-      button.textContent = "Working …";
-    });
+document.addEventListener("submit", async (event) => {
+  const { target: form, submitter: button } = event;
+  if (form.method !== "post" || event.defaultPrevented || !button) {
+    return;
+  }
+  event.preventDefault();
+  const words = button.textContent;
+  const settle = () => {
+    button.disabled = false;
+    button.textContent = words;
+  };
+  window.addEventListener("pageshow", settle, { once: true }); // back on this page
+  button.disabled = true;
+  button.textContent = "Working …";
+  const answer = await fetch("/outcomes?id=session", { headers: { "HX-Request": "true" } }).catch(() => ({}));
+  if (answer.status === 401) {
+    settle();
+    askForLogin();
+  } else {
+    form.submit();
   }
 });
 
@@ -132,7 +247,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 document.addEventListener("htmx:responseError", (event) => {
   const answer = event.detail.xhr;
   if (answer.status === 401) {
-    location.reload(); // leads to the login, and back
+    askForLogin();
     return;
   }
   tell(() => {
@@ -141,16 +256,16 @@ document.addEventListener("htmx:responseError", (event) => {
     return [problem.detail, ...says].join(" – ");
   });
 });
+
+// What was typed stays: the login is in another tab.
+function askForLogin() {
+  const trouble = document.getElementById("trouble");
+  const link = Object.assign(document.createElement("a"), { href: "/login", target: "_blank", textContent: "Log in" });
+  trouble.replaceChildren("Your session has ended. ", link, " in another tab, then continue here.");
+  trouble.hidden = false;
+  trouble.scrollIntoView({ block: "nearest" });
+}
 document.addEventListener("htmx:sendError", () => tell(() => "This server does not answer. What is shown may be old."));
-
-// -- a question that was opened while its part was read again: it stays -------------------------------------
-
-document.addEventListener("htmx:beforeSwap", (event) => {
-  const asked = event.detail.requestConfig.elt;
-  if (asked.id === "live" && asked.querySelector("details[open], form :focus")) {
-    event.detail.shouldSwap = false;
-  }
-});
 
 // -- a value that was refused: its field says so, until one is accepted -------------------------------------
 
