@@ -59,9 +59,11 @@ class Timeline:
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON. A span without a count is left out."""
         bounds = self.spans.bounds
-        reasons: dict[str, dict[str, int]] = {}
-        for (word, why), count in self.reasons.most_common():
-            reasons.setdefault(word, {})[why] = count
+        reasons: dict[tuple[str, str], dict[str, Any]] = {}
+        for (word, why), count in self.reasons.most_common():  # why may name a run: overlap: a-1 was still open
+            reason = why.partition(":")[0]
+            told = {"outcome": word, "reason": reason, "count": 0, "example": why}
+            reasons.setdefault((word, reason), told)["count"] += count
         return {
             "from": iso(bounds[0]),
             "to": iso(bounds[-1]),
@@ -72,7 +74,7 @@ class Timeline:
                 for at_ms, count in zip(bounds[:-1], self.counts, strict=True)
                 if any(count.values())
             ],
-            "reasons": reasons,
+            "reasons": list(reasons.values()),
             "complete_since": iso(self.complete_since_ms),
             "left_out": self.left_out,
             "source": None if self.source is None else self.source.to_dict(),

@@ -191,7 +191,7 @@ def test_an_outcome_counts_in_the_span_of_its_time_with_its_reason() -> None:
 
     assert [1, 3] == [found.counts[0]["fired"], found.counts[1]["skipped"]]
     assert 2 == len(told["buckets"])
-    assert {"skipped": {"overlap": 3}} == told["reasons"]
+    assert [{"outcome": "skipped", "reason": "overlap", "count": 3, "example": "overlap"}] == told["reasons"]
 
 
 @pytest.mark.parametrize(
