@@ -9,6 +9,7 @@ settings    the comments of ``config/zsched.toml``
 metrics     the families in ``zsched.metrics``: those of collectors
 errors      the classes in ``zsched.errors``
 python      signatures and docstrings: ``docs.python_page``
+openapi     the document of the HTTP API, as ``zsched web`` serves it
 =========== ==============================================
 """
 
@@ -16,24 +17,29 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from unittest.mock import patch
 
 import click
+import structlog
 
 import zsched
 from docs.python_page import python
 from docs.task_call import task_call
 from zsched import errors
+from zsched.aio.link import AsyncLink
 from zsched.cli import program
 from zsched.cli.program import LazyCommand
+from zsched.config.settings import Settings
 from zsched.core.options.forms import Form, Group, ValueType
 from zsched.core.options.table import FOR_ENQUEUE, FOR_UPDATE, ONLY_ENQUEUE, OPTIONS
+from zsched.web.app import make_api
 
 PROJECT: Final = Path(__file__).parents[1]
 _KINDS: Final = ("counter", "gauge", "histogram")
@@ -323,9 +329,16 @@ def error_classes() -> Iterator[str]:
             yield f"- `{shown}`{bases}: {text}"
 
 
+def openapi() -> Iterator[str]:
+    """Yield the OpenAPI document. No connection is made."""
+    with structlog.testing.capture_logs():  # there are no accounts
+        app = make_api(Settings(), cast("AsyncLink", AsyncLink.from_url("redis://localhost", 1)))
+    yield json.dumps(app.openapi(), indent=1, ensure_ascii=False)
+
+
 PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "options": options, "commands": commands, "settings": settings, "metrics": metrics, "errors": error_classes,
-    "python": python, "task_call": task_call,
+    "python": python, "task_call": task_call, "openapi": openapi,
 }  # fmt: skip
 
 
@@ -333,7 +346,7 @@ def page(name: str) -> str:
     """Return the text of a page, by its name in PAGES."""
     with patch.dict("os.environ", clear=True):  # defaults that are shown come from no variable
         lines = [*PAGES[name]()]
-    made_by = [] if path(name).suffix == ".pyi" else ["", "<!-- Made by docs/pages.py: `make pages` writes it. -->"]
+    made_by = [] if path(name).suffix != ".md" else ["", "<!-- Made by docs/pages.py: `make pages` writes it. -->"]
     return "\n".join([*lines, *made_by]) + "\n"
 
 
@@ -341,7 +354,7 @@ def path(name: str) -> Path:
     """Return the file of a page."""
     if name == "task_call":
         return PROJECT / "zsched" / "tasks" / "task_call.pyi"
-    return PROJECT / "docs" / "reference" / f"{name}.md"
+    return PROJECT / "docs" / "reference" / (f"{name}.json" if name == "openapi" else f"{name}.md")
 
 
 if __name__ == "__main__":

@@ -213,11 +213,13 @@ class NotArchived(ZschedError):
     """
     ``durable=True`` was not fulfilled: no archive has the change on its disk.
 
-    ``is_in_redis``: True if Redis has the change, so that it takes effect unless Redis is lost.
+    ``is_in_redis``: True if Redis has the change, so that it takes effect unless Redis is lost. ``scheduled``: the
+    result of a single put then.
     """
 
     def __init__(self, message: str, *, is_in_redis: bool) -> None:
         self.is_in_redis = is_in_redis
+        self.scheduled: Any = None
         super().__init__(message)
 
 

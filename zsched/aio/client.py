@@ -182,7 +182,9 @@ class AsyncClient:
     skip = _awaited(Client.skip)
     unskip = _awaited(Client.unskip)
     run_now = _awaited(Client.run_now)
+    _run_now_as = _awaited(Client._run_now_as)
     retry = _awaited(Client.retry)
+    _retry_as = _awaited(Client._retry_as)
     cancel_run = _awaited(Client.cancel_run)
     backfill = _awaited(Client.backfill)
 

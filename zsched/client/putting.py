@@ -28,7 +28,7 @@ from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ScheduleRow
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import RULES, delay_of
-from zsched.errors import NOT_GIVEN, InvalidSchedule, RedisUnavailable
+from zsched.errors import NOT_GIVEN, InvalidSchedule, NotArchived, RedisUnavailable
 from zsched.storage.archivers import Durability
 from zsched.storage.puts import DONE, Answer, Put, PutScripts, Shape
 from zsched.storage.refusals import demand
@@ -256,7 +256,7 @@ class Putting:
         try:
             if not put.shape.durable:
                 return act()
-            return self._durably(put.id, act, _effect_again(has_own_id, put.is_relative))
+            return self._durably(put.id, act, _effect_again(has_own_id, put.is_relative), partial(self.scheduled, put))
         except RedisUnavailable as error:
             raise lost_call(error, put.id, is_repeatable=not put.is_relative) from error
 
@@ -272,15 +272,22 @@ class Putting:
         next_at = None if answer.word == "already_fired" else from_ms(due_ms)
         return Scheduled(put.id, answer.word, next_at, run_id, answer.version)
 
-    def _durably(self, id: str, put: Callable[[], Answer], again: str) -> Answer:
+    def _durably(
+        self, id: str, put: Callable[[], Answer], again: str, told: Callable[[Answer], Scheduled] | None = None
+    ) -> Answer:
         """
-        Return the answer of *put* once an archive has it. *again*: the effect of the same call once more. Raises
-        NotArchived.
+        Return the answer of *put* once an archive has it. *again*: the effect of the same call once more. *told*: makes
+        the result that the error has. Raises NotArchived.
         """
         self._durability.require()
         answer = put()
         if answer.place.is_written or answer.word in DONE:  # by an earlier call
-            self._durability.wait_for([answer.place], f"schedule {id!r}", again)
+            try:
+                self._durability.wait_for([answer.place], f"schedule {id!r}", again)
+            except NotArchived as error:
+                if told is not None and error.is_in_redis and answer.word in DONE:
+                    error.scheduled = told(answer)
+                raise
         return answer
 
     def _put_recurring(self, put: Put, op: str | None) -> Answer:

@@ -177,8 +177,12 @@ class Schedules(CalendarCalls):
             VersionConflict: it does not have the version *if_version*.
             Contended: another writer changed it at every attempt.
         """
-        with naming_lost_call(check_id(id), is_repeatable=False):
-            word, run_id = self._store.run_now(id, check_version(if_version))
+        return self._run_now_as(None, id, if_version)
+
+    def _run_now_as(self, op: str | None, id: str, if_version: str | None = None) -> str:
+        """``run_now`` as the operation *op*: for ten minutes another call of the same operation does nothing."""
+        with naming_lost_call(check_id(id), is_repeatable=op is not None):
+            word, run_id = self._store.run_now(id, check_version(if_version), op)
             if word == "SIGNED":
                 answer = self._updating.run_now(id, if_version)
                 word, run_id = answer.word, answer.detail
@@ -199,8 +203,12 @@ class Schedules(CalendarCalls):
             PayloadGone: its arguments are no longer stored.
             RedisRefused: another writer changed its job.
         """
-        with naming_lost_call(run_id, is_repeatable=False):
-            return self._reruns.retry([check_run_id(run_id)])[run_id].demand().detail
+        return self._retry_as(None, run_id)
+
+    def _retry_as(self, op: str | None, run_id: str) -> str:
+        """``retry`` as the operation *op*."""
+        with naming_lost_call(run_id, is_repeatable=op is not None):
+            return self._reruns.retry([check_run_id(run_id)], op=op)[run_id].demand().detail
 
     def cancel_run(self, run_id: str) -> str:
         """

@@ -42,11 +42,12 @@ class Reruns:
         self._link, self._keys, self._scripts, self._signer = link, keys, Scripts(link, keys, by), signer
         self._jobs, self._questions = Jobs(link, keys, tracebacks=False), Questions(link, keys)
 
-    def retry(self, run_ids: Sequence[str], *, is_once: bool = False) -> dict[str, IdOutcome]:
+    def retry(self, run_ids: Sequence[str], *, is_once: bool = False, op: str | None = None) -> dict[str, IdOutcome]:
         """
         Push *run_ids*, which are over, once more: retried, with the new run's id. *is_once*: runs that were retried in
         the last day are retried_before; runs that RQ has as succeeded, requeued after their recorded end, are
-        succeeded. Errors: RunNotFound, RunNotOver, PayloadGone; RedisRefused: another writer changed its job.
+        succeeded. *op*: the operation, of one run; None: a new one. Errors: RunNotFound, RunNotOver, PayloadGone;
+        RedisRefused: another writer changed its job.
         """
         rest, outcomes = self._ours(run_ids)
         records: dict[str, list[bytes]] = {}
@@ -55,7 +56,8 @@ class Reruns:
             for run_id, signature in zip(rest, self._signatures(rest, records), strict=True):
                 record, run = records.get(run_id, []), Run(run_id, RunStatus.QUEUED)
                 rows += (run.schedule_id, run_id, run.nominal_ms, signature, len(record), *record)
-            answers = self._call("retry", rest, rows, is_once=int(is_once), keep_retried_ms=_KEEP_RETRIED_MS)
+            own = {"is_once": int(is_once), "keep_retried_ms": _KEEP_RETRIED_MS, "op": op or uuid.uuid4().hex}
+            answers = self._call("retry", rest, rows, **own)
             rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
             for run_id, (word, detail) in answers.items():
                 if word == "GONE":
@@ -135,8 +137,8 @@ class Reruns:
 
     def _call(self, name: str, run_ids: Sequence[str], rows: list[Any], **arguments: Any) -> dict[str, tuple[str, str]]:
         """Return the word and detail of each of *run_ids*."""
-        op = uuid.uuid4().hex
-        _, *texts = self._scripts.call(name, rows=rows, op=op, keep_op_ms=KEEP_OP_MS, **arguments)
+        own = {"op": uuid.uuid4().hex, "keep_op_ms": KEEP_OP_MS}
+        _, *texts = self._scripts.call(name, rows=rows, **own | arguments)
         answers = zip(map(text, texts[::2]), map(text, texts[1::2]), strict=True)
         return dict(zip(run_ids, answers, strict=True))
 

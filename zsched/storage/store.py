@@ -111,23 +111,24 @@ class Store:
 
     # -- runs of one schedule ---------------------------------------------------------------------------
 
-    def run_now(self, id: str, if_version: str | None = None) -> tuple[str, str | None]:
+    def run_now(self, id: str, if_version: str | None = None, op: str | None = None) -> tuple[str, str | None]:
         """
         Push a run of a schedule at once: fired, and its run id; NOTFOUND, CHANGED:<version>, WRONGTYPE or QUARANTINED.
-        SIGNED: it is a one-shot with a signature for its time.
+        SIGNED: it is a one-shot with a signature for its time. *op*: the operation; None: a new one.
         """
-        word, run_ids = self.backfill(id, if_version, [])
+        word, run_ids = self.backfill(id, if_version, [], op)
         return word, run_ids[0] if run_ids else None
 
     def backfill(
-        self, id: str, version: str | None, occurrences: Iterable[tuple[int, str]]
+        self, id: str, version: str | None, occurrences: Iterable[tuple[int, str]], op: str | None = None
     ) -> tuple[str, list[str | None]]:
         """
         Push runs of a recurring schedule for up to ``BACKFILLED_AT_ONCE`` *occurrences*: nominal ms, and "once", or
         "again" if it ran and has to run again; without any, one for now. Return fired, NOTFOUND, CHANGED:<version>,
         QUARANTINED or WRONGTYPE; and per run its id, None for an occurrence whose run exists, or is open.
         """
-        word, _, *run_ids = self._call("run_now", version, [text for one in occurrences for text in one], id=id)
+        own = {"id": id} if op is None else {"id": id, "op": op}
+        word, _, *run_ids = self._call("run_now", version, [text for one in occurrences for text in one], **own)
         return word_text(word), [None if run_id == b"-" else word_text(run_id) for run_id in run_ids]
 
     def _call(self, name: str, version: str | None, rows: Sequence[str | int], **arguments: Any) -> list[Any]:

@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 COOKIE: Final = "zsched_session"
 
-_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MS_PER_HOUR: Final = 3_600_000
 _WRITES_REFUSED: Final = 'changes are refused while [rq] allow_callables is ["*"], which names any function'
 
@@ -151,6 +151,11 @@ class Access:
 
     def caller(self, request: Request) -> Caller:
         """Return the caller of *request*. Raises Problem."""
+        found = self._caller(request)
+        request.state.by = found.account.name
+        return found
+
+    def _caller(self, request: Request) -> Caller:
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and secret.strip():
             if (caller := self._found(digest_of(secret.strip()))) is None:
@@ -164,7 +169,7 @@ class Access:
         if caller is None:
             remedy = "send Authorization: Bearer zs_…; zsched tokens add makes a token. People paste theirs at /login"
             raise Problem(401, "no-token", "the request has no token, and no session of a login", remedy)
-        if request.method not in _READS:
+        if request.method not in READS:
             demand_own_origin(request)
         return caller
 

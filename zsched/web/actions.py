@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from zsched.core.model import Schedule
@@ -78,11 +79,14 @@ def _arguments(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: rfc3339(name, value) if name in _TIMES else value for name, value in found.items()}
 
 
-async def run_now(call: Caller, id: str) -> str:
-    """Push a run of schedule *id* at once, and return the run's id. Raises as ``Client.run_now``, Problem."""
+async def run_now(call: Caller, id: str, op: str | None = None) -> str:
+    """
+    Push a run of schedule *id* at once, as the operation *op* if any, and return the run's id. Raises as
+    ``Client.run_now``, Problem.
+    """
     call.demand_write()
     found = await found_of(call, id)
-    return await call.client.run_now(id, found.version if call.is_limited else None)
+    return await call.client._run_now_as(op, id, found.version if call.is_limited else None)
 
 
 async def backfill(call: Caller, id: str, start: datetime | None, end: datetime | None, **options: Any) -> Backfill:
@@ -142,12 +146,15 @@ async def change_all(
 # -- runs ---------------------------------------------------------------------------------------------
 
 
-async def change_run(call: Caller, action: str, run_id: str) -> str:
-    """``retry`` or ``cancel_run`` a run of this caller, and return the result. Raises as ``Client.retry``, Problem."""
+async def change_run(call: Caller, action: str, run_id: str, op: str | None = None) -> str:
+    """
+    ``retry`` (as the operation *op* if any) or ``cancel_run`` a run of this caller, and return the result. Raises as
+    ``Client.retry``, Problem.
+    """
     call.demand_write()
     await call.client.get_run(run_id)  # else it is not this caller's
-    done: str = await getattr(call.client, action)(run_id)
-    return done
+    act = partial(call.client._retry_as, op) if action == "retry" else call.client.cancel_run
+    return await act(run_id)
 
 
 async def retry_all(call: Caller, status: str, **given: Any) -> Repaired:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +17,8 @@ import structlog
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 
 import zsched
 from zsched.aio.bridge import run
@@ -42,14 +43,16 @@ from zsched.web.console import edit, forecast, now, operations, schedule, timeli
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
 from zsched.web.events import Events
+from zsched.web.exchange import REQUEST_ID, Identified, WithHead
 from zsched.web.labels import page_problem
 from zsched.web.middleware import Deadline, Measured, PrintablePaths
-from zsched.web.problems import Problem
+from zsched.web.problems import Problem, bad_parameter
 from zsched.web.proxy import ForwardedScheme, Proxy
-from zsched.web.rendering import JsonAnswer, docs, html_page
+from zsched.web.rendering import Files, JsonAnswer, docs, html_page
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"
+_GZIP_LEVEL: Final = 5  # of 9
 _STATIC: Final = Path(__file__).parent / "static"
 _NONE: Final = re.compile(r"(?!)")  # matches nothing
 
@@ -77,6 +80,8 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         version=zsched.__version__,
         summary="Schedules of RQ jobs.",
         lifespan=lifespan,
+        servers=[{"url": "/", "description": "This server."}],
+        generate_unique_id_function=attrgetter("name"),
         redirect_slashes=False,  # the address of a redirection would be of the client's Host header
         docs_url=None,
         redoc_url=None,
@@ -101,12 +106,15 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         app.include_router(page.router)
     app.include_router(_probes(link, _exposition(meter)))
     app.add_route("/api/docs", docs, include_in_schema=False)
-    app.mount("/static/swagger", StaticFiles(packages=[("fastapi_offline", "static")]))  # nobody else sees who looks
-    app.mount("/static", StaticFiles(directory=_STATIC))
+    app.mount("/static/swagger", Files(packages=[("fastapi_offline", "static")]))  # nobody else sees who looks
+    app.mount("/static", Files(directory=_STATIC))
     rq.add_pages(app, state.access, threads_link)
     app.add_middleware(PrintablePaths)
     app.add_middleware(Deadline, prefix=PREFIX)
     app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)
+    app.add_middleware(WithHead)
+    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=_GZIP_LEVEL)
+    app.add_middleware(Identified, clock=clock)
     app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
     app.add_exception_handler(ZschedError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
@@ -165,7 +173,7 @@ def _described(app: FastAPI) -> Any:
             session = {"type": "apiKey", "in": "cookie", "name": COOKIE}
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}, "session": session}
             document["security"] = [{"token": []}, {"session": []}]
-            schemas.without_validation_errors(document)
+            schemas.share_failures(document)
             app.openapi_schema = document
         return app.openapi_schema
 
@@ -174,6 +182,8 @@ def _described(app: FastAPI) -> Any:
 
 async def _on_error(request: Request, error: Any) -> Response:
     is_for_people = login.is_page(request) or "hx-request" in request.headers
+    if type(error) is InvalidSchedule and request.method == "GET" and not is_for_people:
+        error = bad_parameter(error)  # it has nothing else
     return await _on_problem(request, page_problem(error) if is_for_people else Problem.from_error(error))
 
 
@@ -188,13 +198,15 @@ async def _on_problem(request: Request, error: Any) -> Response:
 
 async def _on_bad_parameter(request: Request, error: Any) -> Response:
     first = error.errors()[0]
-    name = str(first["loc"][-1])
-    return await _on_error(request, InvalidSchedule(name, first.get("input"), first["msg"], "see /api/docs"))
+    wrong = InvalidSchedule(str(first["loc"][-1]), first.get("input"), first["msg"], "see /api/docs")
+    return await _on_error(request, wrong if login.is_page(request) else bad_parameter(wrong))
 
 
 async def _on_http_error(request: Request, error: Any) -> Response:
     kind = "not-found" if error.status_code == 404 else "http"
     headers = {"Allow": ", ".join(_methods_of(request))} if error.status_code == 405 else error.headers
+    if error.status_code == 405 and request.method == "OPTIONS":
+        return Response(status_code=204, headers=headers)
     problem = Problem(error.status_code, kind, str(error.detail), "see /api/docs for the routes", headers)
     return await _on_problem(request, problem)
 
@@ -203,9 +215,12 @@ def _methods_of(request: Request) -> list[str]:
     """Return the methods of all routes with the path of *request*: FastAPI names those of the first one only."""
     routes: Any = getattr(fastapi.routing, "iter_route_contexts", iter)(request.app.routes)  # of included routers, too
     matching = (route for route in routes if getattr(route, "path_regex", _NONE).match(request.scope["path"]))
-    return sorted({method for route in matching for method in getattr(route, "methods", None) or ()})
+    found = {method for route in matching for method in getattr(route, "methods", None) or ()}
+    return sorted(found | {"OPTIONS"} | ({"HEAD"} if "GET" in found else set()))
 
 
 async def _on_failure(request: Request, error: Exception) -> Response:
     log.error("request_failed", path=request.url.path, exc_info=error)
-    return await _on_problem(request, Problem.from_error(error))
+    answer = await _on_problem(request, Problem.from_error(error))
+    answer.headers[REQUEST_ID] = structlog.contextvars.get_contextvars()["request_id"]  # outside of all layers
+    return answer

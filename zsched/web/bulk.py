@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from zsched.core.options.arguments import ScheduleFilters
+from zsched.core.options.choices import Missed
 from zsched.core.options.table import ScheduleRow
 from zsched.core.runs.job import CALLBACKS
 from zsched.core.runs.run_id import ID
@@ -32,54 +33,59 @@ from zsched.web import actions, schemas
 from zsched.web.access import Caller
 from zsched.web.calls import Admitted, Body, routes
 from zsched.web.problems import Problem
-from zsched.web.reading import call_options, func_of, only, parsed, read_lines, with_times
-from zsched.web.rendering import JsonAnswer
+from zsched.web.reading import call_options, func_of, only, parsed, read_lines, read_rows, with_times
+from zsched.web.rendering import STREAMED, JsonAnswer
 
 log = structlog.get_logger(__name__)
 router = routes("many schedules")
 
 _FILTERS: Final = tuple(ScheduleFilters.__annotations__)
 _OPTIONS: Final = ("dry_run", "limit")
-_LINES: Final = "application/x-ndjson"
 
 
 @router.post(
     "/schedules:batch",
-    **schemas.route(
-        "Put many schedules, a line of JSON each.",
-        schemas.streamed("A line for each row.", _LINES),
-        body={_LINES: {"schema": {"type": "string"}}},
-    ),
+    **schemas.batch("Put many schedules."),
 )
-async def batch(request: Request, call: Admitted) -> Response:
+async def put_schedules(request: Request, call: Admitted) -> Response:
     """
     Put the schedules in the body: a line of JSON each (NDJSON), with `func` and options. A row without `id` gets one.
-    The answer has a line for each row, with its number. The lines come as the rows are done.
+    The answer has a line for each row, with its number. The lines come as the rows are done. A JSON array of rows
+    (`application/json`) gets an array.
     """
     call.demand_write()
-    return BatchResponse(request, call)
+    answer = BatchResponse(request, call)
+    if not request.headers.get("content-type", "").lower().startswith("application/json"):
+        return answer
+    rows = await read_rows(request)
+    told = await answer.put([json.dumps(row).encode() for row in ([rows] if isinstance(rows, dict) else rows)], 0)
+    if isinstance(rows, dict):  # a line, after all
+        return Response(f"{told[0]}\n", media_type=schemas.LINES)
+    return Response(f"[{', '.join(told)}]", media_type="application/json")
 
 
 @router.post("/schedules:pause", **schemas.bulk("Pause the schedules that a filter finds.", note=str, until=str))
-async def pause(call: Admitted, body: Body) -> Response:
+async def pause_schedules(call: Admitted, body: Body) -> Response:
     """Pause the active schedules that `filter` finds; `until` a time with an offset. `dry_run` only counts them."""
     return await _change(call, "pause", body)
 
 
-@router.post("/schedules:resume", **schemas.bulk("Resume the schedules that a filter finds.", missed=str))
-async def resume(call: Admitted, body: Body) -> Response:
+@router.post("/schedules:resume", **schemas.bulk("Resume the schedules that a filter finds.", missed=Missed))
+async def resume_schedules(call: Admitted, body: Body) -> Response:
     """Resume the paused schedules that `filter` finds, 200 a second; `missed` is fire or skip."""
     return await _change(call, "resume", body)
 
 
-@router.post("/schedules:release", **schemas.bulk("Release the quarantined schedules that a filter finds.", missed=str))
-async def release(call: Admitted, body: Body) -> Response:
+@router.post(
+    "/schedules:release", **schemas.bulk("Release the quarantined schedules that a filter finds.", missed=Missed)
+)
+async def release_schedules(call: Admitted, body: Body) -> Response:
     """Put the quarantined schedules that `filter` finds back, 200 a second; `missed` is fire or skip."""
     return await _change(call, "release", body)
 
 
 @router.post("/schedules:cancel", **schemas.bulk("Cancel the schedules that a filter finds."))
-async def cancel(call: Admitted, body: Body) -> Response:
+async def cancel_schedules(call: Admitted, body: Body) -> Response:
     """Cancel the schedules that `filter` finds: they never fire again. `dry_run` only counts them."""
     return await _change(call, "cancel", body)
 
@@ -109,10 +115,10 @@ _Row = tuple[int, dict[str, Any]]  # its place in a part of the body, and its op
 class BatchResponse(Response):
     """The answer to a batch: it reads the body of *request*, and puts its rows for *call*."""
 
-    media_type = _LINES
+    media_type = schemas.LINES
 
     def __init__(self, request: Request, call: Caller) -> None:
-        super().__init__()
+        super().__init__(headers=STREAMED)
         del self.headers["content-length"]
         self._request, self._call = request, call
         self._results = asyncio.Queue[bytes](_KEPT)
@@ -136,7 +142,7 @@ class BatchResponse(Response):
         number = 0
         try:
             async for lines in read_lines(self._request):
-                await self._keep(await self._put(lines, number))
+                await self._keep(await self.put(lines, number))
                 number += len(lines)
         except TimeoutError:
             raise
@@ -151,7 +157,7 @@ class BatchResponse(Response):
         async with asyncio.timeout(self._request.app.state.settings.web.timeout_s):
             await self._results.put("".join(line + "\n" for line in lines).encode() if lines else _END)
 
-    async def _put(self, lines: list[bytes], first: int) -> list[str]:
+    async def put(self, lines: list[bytes], first: int) -> list[str]:
         """Put the rows in *lines*; the first one has the number *first*. Return a line for each."""
         told, rows = list[str]([""]) * len(lines), list[_Row]()
         for place, line in enumerate(lines):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -12,7 +13,10 @@ from starlette.responses import Response
 
 from zsched.core.options.arguments import FacetFilters
 from zsched.core.options.forms import SCHEDULE_ID
+from zsched.core.wording import in_a_line
+from zsched.errors import InvalidSchedule
 from zsched.web.access import Caller
+from zsched.web.problems import bad_parameter
 from zsched.web.reading import only, read_object
 
 
@@ -45,12 +49,20 @@ class PlainRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler; that of FastAPI for a route with other parameters."""
         named = self.dependant
+        known = {field.alias for each in (named, *named.dependencies) for field in each.query_params}
         if named.query_params or named.header_params or named.cookie_params or named.body_params:
-            return super().get_route_handler()
+            solve = super().get_route_handler()
+
+            async def handle_solved(request: Request) -> Response:
+                await _demand_known(request, known)
+                return await solve(request)
+
+            return handle_solved
         endpoint, request_name = self.endpoint, named.request_param_name
         has_body = any(each.name == "body" for each in named.dependencies)
 
         async def handle(request: Request) -> Response:
+            await _demand_known(request, known)
             call = await admitted(request)
             given = {**request.path_params, "call": call}
             if has_body:
@@ -61,6 +73,15 @@ class PlainRoute(APIRoute):
             return answer
 
         return handle
+
+
+async def _demand_known(request: Request, known: Collection[str]) -> None:
+    """Check that the query of *request* has only *known* parameters: else a filter with a typing error finds all."""
+    for name in request.query_params.keys() - known if request.scope["query_string"] else ():
+        await admitted(request)  # only a caller is told
+        near = get_close_matches(name, known, 1, 0.6)
+        remedy = f"did you mean {near[0]}?" if near else f"give {', '.join(sorted(known)) or 'none'}"
+        raise bad_parameter(InvalidSchedule(in_a_line(name), request.query_params[name], "no such parameter", remedy))
 
 
 def routes(tag: str) -> APIRouter:

@@ -20,39 +20,44 @@ from zsched.web.calls import Admitted, QueryTime, routes
 from zsched.web.events import Events, IsAdmitted, position_of_event
 from zsched.web.problems import Problem
 from zsched.web.reading import rfc3339
-from zsched.web.rendering import JsonAnswer
+from zsched.web.rendering import STREAMED, JsonAnswer
+from zsched.web.results import array_of, ref
 
 log = structlog.get_logger(__name__)
 router, health = routes("changes"), routes("health")
 
-_STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter for nginx
+_STREAM = STREAMED | {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter for nginx
 _ENTRIES, _MOST = 50, 1000
 
 
 @health.get("/status", **schemas.route("The verdict, its reasons and remedies, and counts.", "Status"))
-async def status(request: Request, call: Admitted) -> Response:
+async def get_status(request: Request, call: Admitted) -> Response:
     """Return the output of `zsched status --json`: the verdict with remedies, daemons, backlog, activity, archives."""
     call.demand_all("the status")
     return JsonAnswer((await run(request.app.state.look)).to_dict())
 
 
-@health.get("/daemons", **schemas.route("The daemons of the last hour.", "Daemon"))
-async def daemons(call: Admitted) -> Response:
+@health.get("/daemons", **schemas.answering("The daemons of the last hour.", daemons=array_of(ref("Daemon"))))
+async def list_daemons(call: Admitted) -> Response:
     """Return the daemons that reported within an hour, the leader first."""
     overview = await call.client._overview()
     return JsonAnswer({"daemons": [daemon.to_dict() for daemon in overview.known_daemons]})
 
 
-@health.get("/queues", **schemas.route("The queues in use, with workers and waiting jobs.", "Queue"))
-async def queues(request: Request, call: Admitted) -> Response:
+@health.get(
+    "/queues", **schemas.answering("The queues in use, with workers and waiting jobs.", queues=array_of(ref("Queue")))
+)
+async def list_queues(request: Request, call: Admitted) -> Response:
     """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
     held = (await call.client._overview()).held_back
     found = await run(request.app.state.reader.queues, held)
     return JsonAnswer({"queues": [one.to_dict() for one in found if call.sees_queue(one.queue)]})
 
 
-@router.get("/log", **schemas.page("Entries of the log, in order.", "Entry", "entries", "source"))
-async def entries(
+@router.get(
+    "/log", **schemas.answering("Entries of the log, in order.", entries=array_of(ref("Entry")), source=ref("Source"))
+)
+async def list_entries(
     request: Request, call: Admitted, since: QueryTime = None, limit: Annotated[int, Query(ge=1, le=_MOST)] = _ENTRIES
 ) -> Response:
     """Return the entries since `since`, or the newest `limit`, with what each changed; without arguments."""
@@ -68,9 +73,9 @@ async def entries(
 
 @router.get(
     "/events",
-    **schemas.route("Every change as a server-sent event.", schemas.streamed("Events.", "text/event-stream")),
+    **schemas.streamed("Every change as a server-sent event.", "text/event-stream", "Entry", ["Last-Event-ID"]),
 )
-async def events(request: Request, call: Admitted) -> Response:
+async def follow_events(request: Request, call: Admitted) -> Response:
     """
     Stream the changes from now on, or after `Last-Event-ID`: `id` is `<epoch>-<seq>-<t>`, `data` an entry as in `/log`.
     `event: reset` means that entries are missing: read again what you show. `event: beat` comes at least every 5

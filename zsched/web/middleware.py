@@ -19,7 +19,6 @@ from zsched.web.problems import Problem
 
 PROBES: Final = ("/healthz", "/readyz", "/metrics")  # not counted: each asks many times a minute, and nobody waits
 READ_S: Final = 60.0
-_READS: Final = frozenset({"GET", "HEAD"})
 
 
 class PrintablePaths:
@@ -50,7 +49,7 @@ class Deadline:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http" or scope["method"] not in _READS or not scope["path"].startswith(self._prefix):
+        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(self._prefix):
             await self._app(scope, receive, send)
             return
 

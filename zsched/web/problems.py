@@ -48,7 +48,7 @@ _TITLES: Final = {
     410: "Gone",
     412: "Another version",
     413: "Too large",
-    415: "Not JSON",
+    415: "Not such an encoding",
     422: "Not acceptable",
     428: "Condition needed",
     429: "Too many requests",
@@ -98,6 +98,14 @@ class Problem(Exception):
         """Return it as a response."""
         first = {"type": "", "title": _TITLES.get(self.status, "Failed"), "status": self.status}
         return JsonAnswer(first | self.short, self.status, self.headers, MEDIA_TYPE)
+
+
+def bad_parameter(error: InvalidSchedule) -> Problem:
+    """Return *error* about a parameter of the query or a header: it is of no schedule."""
+    name = "page_token" if error.field == "after" else error.field  # the client's name of it
+    problem = Problem.from_error(error, detail=error.named(name))
+    problem.kind, problem.members["option"] = "invalid-parameter", in_a_line(name)
+    return problem
 
 
 def kind_of(error: type[BaseException]) -> str:

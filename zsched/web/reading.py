@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from zsched.core.options.arguments import refuse_constant
 from zsched.core.options.forms import ValueType
 from zsched.core.options.table import options_taking
+from zsched.core.wording import in_a_line
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 from zsched.web.problems import Problem
 
@@ -35,7 +36,8 @@ async def read_object(request: Request) -> dict[str, Any]:
     Problem.
     """
     body = await _whole(request, BODY_BYTES, _TOO_LARGE)
-    return parsed(body) if body.strip() else {}
+    found: dict[str, Any] = parsed(body) if body.strip() else {}
+    return found
 
 
 async def read_form(request: Request, most: int = _FIELDS) -> dict[str, str]:
@@ -60,10 +62,15 @@ async def read_lines(request: Request) -> AsyncIterator[list[bytes]]:
         yield [rest]
 
 
-def parsed(text: bytes) -> dict[str, Any]:
+async def read_rows(request: Request) -> Any:
+    """Return the JSON array or object of *request*, which must come within [web] timeout_s. Raises Problem."""
+    return parsed(await _whole(request, BODY_BYTES, _TOO_LARGE), (dict, list))
+
+
+def parsed(text: bytes, kinds: tuple[type, ...] = (dict,)) -> Any:
     """
-    Return the object of a JSON *text*: no NaN, no number beyond a float, no key twice, no more than 100 levels. Raises
-    Problem.
+    Return the object (or one of *kinds*) of a JSON *text*: no NaN, no number beyond a float, no key twice, no more than
+    100 levels. Raises Problem.
     """
     try:
         found = _DECODER.decode(text.decode("utf-8-sig"))
@@ -71,7 +78,7 @@ def parsed(text: bytes) -> dict[str, Any]:
             _demand_few_levels(found)
     except (ValueError, RecursionError) as error:
         raise Problem(400, "not-json", f"the body is not JSON: {error}", "send a JSON object (RFC 8259)") from None
-    if not isinstance(found, dict):
+    if not isinstance(found, kinds):
         raise Problem(400, "not-json", f"the body is a JSON {type(found).__name__}", "send a JSON object")
     return found
 
@@ -122,6 +129,7 @@ def rfc3339(name: str, value: Any) -> datetime | None:
 
 
 async def _whole(request: Request, most: int, remedy: str) -> bytes:
+    _demand_plain(request)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and (len(length) > _LENGTH_DIGITS or int(length) > most):
         raise Problem(413, "too-large", "the body is too large", remedy)
@@ -137,6 +145,7 @@ async def _whole(request: Request, most: int, remedy: str) -> bytes:
 
 async def _parts(request: Request) -> AsyncIterator[bytes]:
     """Yield the parts of the body. Each must come within [web] timeout_s."""
+    _demand_plain(request)
     stream = aiter(request.stream())
     while True:
         async with _in_time(request):
@@ -144,6 +153,13 @@ async def _parts(request: Request) -> AsyncIterator[bytes]:
         if part is None:
             return
         yield part
+
+
+def _demand_plain(request: Request) -> None:
+    """Check that the body is not compressed. Raises Problem."""
+    if (given := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        problem = f"a body with Content-Encoding {in_a_line(given)} is not read"
+        raise Problem(415, "unsupported-encoding", problem, "send it unchanged", {"Accept-Encoding": "identity"})
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.staticfiles import StaticFiles
 
 _DEPTH: Final = 50  # of lists and objects in a value that cannot be shown as it is
 
@@ -55,6 +56,7 @@ PAGE_HEADERS: Final = {
     "Referrer-Policy": "same-origin",  # with no-referrer, browsers send a form without its Origin
     "X-Content-Type-Options": "nosniff",
 }
+STREAMED: Final = {"Content-Encoding": "identity"}  # gzip would keep parts back
 TEMPLATES: Final = Environment(
     loader=PackageLoader("zsched.web"),
     autoescape=True,
@@ -63,6 +65,16 @@ TEMPLATES: Final = Environment(
     undefined=StrictUndefined,
     cache_size=100,
 )
+
+
+class Files(StaticFiles):
+    """Static files, which a browser keeps and asks for again: an update is seen at once, the rest is 304."""
+
+    def file_response(self, *given: Any, **named: Any) -> Response:
+        """Return the response, with its Cache-Control."""
+        answer = super().file_response(*given, **named)
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer
 
 
 def html_page(template: str, status: int = 200, **shown: Any) -> Response:

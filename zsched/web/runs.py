@@ -8,27 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from zsched.aio.client import AsyncClient
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import READ, Replacements
+from zsched.core.options.forms import TEXT
 from zsched.core.runs.run import Run
 from zsched.web import actions, schemas
 from zsched.web.actions import coming_of, found_of
 from zsched.web.calls import Admitted, Body, Filters, QueryText, QueryTime, routes
+from zsched.web.conditions import operation_of, replay_header
 from zsched.web.reading import aware, rfc3339
 from zsched.web.rendering import JsonAnswer
+from zsched.web.results import array_of, ref
 
 router, occurrences = routes("runs"), routes("occurrences")
 
 _PAGE, _MOST, _MOST_PAST = 20, 200, 1000
 
 
-@router.get("/runs", **schemas.page("Runs, the last pushed first.", "Run", "runs", "next_page_token", "source"))
-async def list_(
+@router.get("/runs", **schemas.page("Runs, the last pushed first.", "ListedRun", "runs", source=ref("Source")))
+async def list_runs(
     call: Admitted,
     filters: Filters,
     schedule: QueryText = None,
@@ -52,8 +55,8 @@ async def list_(
     return JsonAnswer({"runs": runs, "next_page_token": found.after, "source": found.source.to_dict()})
 
 
-@router.get("/runs/{run_id:plain}", **schemas.route("A run with its attempts.", "Run"))
-async def get(run_id: str, call: Admitted) -> Response:
+@router.get("/runs/{run_id:plain}", **schemas.route("A run with its attempts.", "RunDetails"))
+async def get_run(run_id: str, call: Admitted) -> Response:
     """Return a run with all its attempts; `retried` is its last retry, or null."""
     run, source = await call.client.get_run(run_id)
     retries = await retries_of(call.client, [run], run.schedule_id)
@@ -62,14 +65,19 @@ async def get(run_id: str, call: Admitted) -> Response:
     return JsonAnswer({**shown, "source": source.to_dict()})
 
 
-@router.post("/runs/{run_id:plain}:retry", **schemas.action("Run it once more.", "Result"))
-async def retry(run_id: str, call: Admitted, body: Body) -> Response:
-    """Run a finished run once more. Returns the id of the new run."""
-    return JsonAnswer({"id": run_id, "run_id": await actions.change_run(call, "retry", run_id, **body)})
+@router.post("/runs/{run_id:plain}:retry", **schemas.action("Run it once more.", "Result", ["Idempotency-Key"]))
+async def retry_run(run_id: str, request: Request, call: Admitted, body: Body) -> Response:
+    """
+    Run a finished run once more. Returns the id of the new run. With the same `Idempotency-Key`, a request that is sent
+    again within ten minutes pushes no other run.
+    """
+    op, is_replay = await operation_of(request, call, {"retry": run_id})
+    new_id = await actions.change_run(call, "retry", run_id, op, **body)
+    return JsonAnswer({"id": run_id, "run_id": new_id}, headers=replay_header(is_replay))
 
 
 @router.post("/runs/{run_id:plain}:cancel", **schemas.action("Take it out of its queue, or stop it.", "Result"))
-async def cancel(run_id: str, call: Admitted, body: Body) -> Response:
+async def cancel_run(run_id: str, call: Admitted, body: Body) -> Response:
     """Cancel a queued run, or stop a running one."""
     return JsonAnswer({"id": run_id, "outcome": await actions.change_run(call, "cancel_run", run_id, **body)})
 
@@ -77,8 +85,13 @@ async def cancel(run_id: str, call: Admitted, body: Body) -> Response:
 # -- occurrences --------------------------------------------------------------------------------------
 
 
-@occurrences.get("/schedules/{id}/occurrences", **schemas.route("Its past and coming occurrences.", "Occurrence"))
-async def of_schedule(
+@occurrences.get(
+    "/schedules/{id}/occurrences",
+    **schemas.page(
+        "Its past and coming occurrences.", "Occurrence", "past", coming=array_of(TEXT), source=ref("Source")
+    ),
+)
+async def list_occurrences(
     id: str,
     call: Admitted,
     page_size: Annotated[int, Query(ge=1, le=_MOST_PAST)] = _PAGE,
@@ -107,7 +120,7 @@ async def of_schedule(
 
 
 @occurrences.get("/occurrences", **schemas.route("Counts of occurrences by spans of time.", "Timeline"))
-async def timeline(
+async def count_occurrences(
     call: Admitted, start: Annotated[str, Query(alias="from")], end: Annotated[str, Query(alias="to")], bucket: str
 ) -> Response:
     """
@@ -120,7 +133,7 @@ async def timeline(
 
 
 @occurrences.get("/forecast", **schemas.route("What will fire, or how much of it.", "Forecast"))
-async def forecast(
+async def get_forecast(
     call: Admitted,
     filters: Filters,
     end: Annotated[str, Query(alias="to", description="RFC 3339, or a duration such as 24h.")],

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final
@@ -15,76 +12,81 @@ from starlette.responses import Response
 from zsched.aio.bridge import run as run_apart
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, Scheduled
-from zsched.core.options.arguments import VERSION, check_id
+from zsched.core.options.arguments import check_id
 from zsched.core.options.checked import USUAL_ARGUMENTS
 from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.options.forms import SCHEDULE_ID
 from zsched.core.options.table import RuleOptions
 from zsched.errors import InvalidSchedule, NotArchived, ScheduleExists, ScheduleNotFound, VersionConflict
-from zsched.storage.refusals import contended
-from zsched.web import actions, schemas
+from zsched.storage.refusals import NO_VERSION, contended
+from zsched.web import actions, conditions, schemas
 from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, Body, Filters, PathId, QueryText, QueryTime, routes
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, call_options, func_of, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
+from zsched.web.results import choice_of
 
 router = routes("schedules")
 
 _PAGE: Final = 50
 _MOST: Final = 1000
-_KEY_BYTES: Final = 128  # of an Idempotency-Key
-_GIVE_A_KEY: Final = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID"
 _ONE: Final = "/schedules/{id:plain}"
 _IF_MATCH: Final = ("If-Match",)
-_CONDITIONS: Final = (*_IF_MATCH, "If-None-Match")
+_KEY: Final = ("Idempotency-Key",)
 _PREVIEWED: Final = 1000
 
 
-@router.put(_ONE, **schemas.put("Create or replace a schedule.", "ScheduleOptions", *_CONDITIONS, "Idempotency-Key"))
-async def put(id: PathId, request: Request, call: Admitted) -> Response:
+@router.put(
+    _ONE,
+    **schemas.put(
+        "Create or replace a schedule.", "ScheduleOptions", "If-Match", "If-None-Match: *", "Idempotency-Key"
+    ),
+)
+async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """
     Create schedule *id*, or replace it. 201: created; 200: updated or unchanged. `If-None-Match: *` only creates, and
     `If-Match` only replaces that version; else 412. With `after`, the time counts from the request: with the same
     `Idempotency-Key`, a request that is sent again within ten minutes does nothing.
     """
     call.demand_write()
-    body, key = await read_object(request), _idempotency_key(request)
-    conditions = [request.headers.get(name) for name in ("if-match", "if-none-match")]
-    op = None if key is None else _operation(call, key, {"id": id, "conditions": conditions, "body": body})[0]
+    body = await read_object(request)
+    given = [request.headers.get(name) for name in ("if-match", "if-none-match")]
+    op, is_replay = await conditions.operation_of(request, call, {"id": id, "conditions": given, "body": body})
     options = call_options(body)
     func = func_of(options)
     if options.setdefault("id", check_id(id)) != id:
         raise InvalidSchedule("id", options["id"], f"the path has {id!r}", "give the same id, or leave it out")
     call.demand_new(func, options)
-    only_creates = _only_creates(request)
-    if only_creates:
+    is_new, version = conditions.only_creates(request), conditions.if_match(request, options)
+    if is_new:
         options["if_exists"] = "error"
-    elif (version := _if_match(request, options)) is not None:
+    elif version is not None:
         options["if_version"] = version
     try:
-        made = await _put(call, func, options, op)
+        made = await _put(call, func, options, op, must_exist=request.headers.get("if-match") == "*")
     except ScheduleExists as error:
-        return Problem.from_error(error, 412 if only_creates else None).response()
+        return Problem.from_error(error, 412 if is_new else None).response()
     except NotArchived as error:
-        return Problem.from_error(error, 202 if error.is_in_redis else None).response()
-    return await _told(call, made)
+        return _unarchived(error)
+    return await _told(call, made, is_replay)
 
 
 @router.post(
     "/schedules", **schemas.put("Create a schedule with an id of the server's.", "ScheduleOptions", "Idempotency-Key!")
 )
-async def create(request: Request, call: Admitted) -> Response:
+async def create_schedule(request: Request, call: Admitted) -> Response:
     """
     Create a schedule; the server makes its id. It needs `Idempotency-Key`: for ten minutes the same key with the same
     body makes one schedule; with another body it is refused (422).
     """
     call.demand_write()
-    if (key := _idempotency_key(request)) is None:
-        remedy = f"{_GIVE_A_KEY}; or PUT the schedule by its id"
+    if (key := conditions.idempotency_key(request)) is None:
+        remedy = f"{conditions.GIVE_A_KEY}; or PUT the schedule by its id"
         raise Problem(428, "no-idempotency-key", "the request has no Idempotency-Key", remedy)
     body = await read_object(request)
-    op, id = _operation(call, key, body)
+    op, id = conditions.operation(call, key, body)
+    is_replay = await conditions.is_done(request, op)
     options = call_options(body)
     if "id" in options:
         raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
@@ -96,17 +98,22 @@ async def create(request: Request, call: Admitted) -> Response:
         raise Problem(
             422, "idempotency-key-used", "this Idempotency-Key was used with another body", "send another key"
         ) from None
-    return await _told(call, made)
+    except NotArchived as error:
+        return _unarchived(error)
+    return await _told(call, made, is_replay)
 
 
-@router.get(_ONE, **schemas.route("A schedule.", "Schedule"))
-async def get(id: PathId, call: Admitted) -> Response:
-    """Return a schedule. Its `ETag` is its version."""
-    return _schedule(call, await found_of(call, id))
+@router.get(_ONE, **schemas.conditional("A schedule.", "Schedule"))
+async def get_schedule(id: PathId, request: Request, call: Admitted) -> Response:
+    """Return a schedule; 304 if `If-None-Match` has its present `ETag`."""
+    return conditions.unless_known(request, _schedule(call, await found_of(call, id)))
 
 
-@router.patch(_ONE, **schemas.put("Change some options of a schedule (RFC 7396).", "ScheduleChanges", "If-Match"))
-async def patch(
+@router.patch(
+    _ONE,
+    **schemas.put("Change some options of a schedule (RFC 7396).", "ScheduleChanges", "If-Match", answer="Updated"),
+)
+async def update_schedule(
     id: PathId,
     request: Request,
     call: Admitted,
@@ -116,22 +123,22 @@ async def patch(
     call.demand_write()
     body = call_options(await read_object(request))
     changes = {name: USUAL_ARGUMENTS.get(name) if value is None else value for name, value in body.items()}
-    version = _if_match(request, changes)
+    version = conditions.if_match(request, changes)
     if dry_run:
         return JsonAnswer((await actions.update(call, id, changes, version, call.client.difference)).to_dict())
     return await _told(call, await actions.update(call, id, changes, version, call.client.update))
 
 
 @router.delete(_ONE, **schemas.route("What became of it.", "Result", _IF_MATCH, failures=schemas.FAILED_WRITES))
-async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
+async def cancel_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
-    return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, _if_match(request))})
+    return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, conditions.if_match(request))})
 
 
 @router.post(
     f"{_ONE}:pause", **schemas.action("Stop it until it is resumed.", "Schedule", _IF_MATCH, note=str, until=str)
 )
-async def pause(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
+async def pause_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Stop a schedule until it is resumed, or `until` a time; `note` is the reason. Honours `If-Match`."""
     return await _change(call, "pause", id, body, request)
 
@@ -139,19 +146,19 @@ async def pause(id: PathId, request: Request, call: Admitted, body: Body) -> Res
 @router.post(
     f"{_ONE}:skip", **schemas.action("Skip occurrences to come.", "Schedule", _IF_MATCH, at=str, next=int, note=str)
 )
-async def skip(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
+async def skip_occurrences(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Skip the occurrence `at` a time, or the `next` ones; `note` is the reason. Honours `If-Match`."""
     return await _change(call, "skip", id, body, request)
 
 
 @router.post(f"{_ONE}:unskip", **schemas.action("Take back a skip.", "Schedule", _IF_MATCH, at=str, note=str))
-async def unskip(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
+async def unskip_occurrences(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Take back the skip of the occurrence `at` a time, or all skips. Honours `If-Match`."""
     return await _change(call, "unskip", id, body, request)
 
 
 @router.post(f"{_ONE}:resume", **schemas.action("Resume a paused schedule.", "Resumed", _IF_MATCH, missed=Missed))
-async def resume(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
+async def resume_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
     return await _change(call, "resume", id, body, request)
 
@@ -159,22 +166,30 @@ async def resume(id: PathId, request: Request, call: Admitted, body: Body) -> Re
 @router.post(
     f"{_ONE}:release", **schemas.action("Release a quarantined schedule.", "Resumed", _IF_MATCH, missed=Missed)
 )
-async def release(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
+async def release_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
     return await _change(call, "release", id, body, request)
 
 
-@router.post(f"{_ONE}:run", **schemas.action("Push a run at once.", "Result"))
-async def run(id: PathId, call: Admitted, body: Body) -> Response:
-    """Push a run at once. A one-shot runs now instead of at its time."""
-    return JsonAnswer({"id": id, "run_id": await actions.run_now(call, id, **body)})
+@router.post(f"{_ONE}:run", **schemas.action("Push a run at once.", "Result", _KEY))
+async def run_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
+    """
+    Push a run at once. A one-shot runs now instead of at its time. With the same `Idempotency-Key`, a request that is
+    sent again within ten minutes pushes no other run.
+    """
+    op, is_replay = await conditions.operation_of(request, call, {"run": id})
+    if is_replay:  # a one-shot is gone by now
+        run_id = await call.client._run_now_as(op, id, NO_VERSION)
+    else:
+        run_id = await actions.run_now(call, id, op, **body)
+    return JsonAnswer({"id": id, "run_id": run_id}, headers=conditions.replay_header(is_replay))
 
 
 @router.post(
     f"{_ONE}:backfill",
     **schemas.action("Run past occurrences.", "Backfill", start=str, end=str, dry_run=bool, again=bool),
 )
-async def backfill(id: PathId, call: Admitted, body: Body) -> Response:
+async def backfill_schedule(id: PathId, call: Admitted, body: Body) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
     start, end = (rfc3339(name, body.pop(name, None)) for name in ("start", "end"))
     done = await actions.backfill(call, id, start, end, **body)
@@ -182,7 +197,7 @@ async def backfill(id: PathId, call: Admitted, body: Body) -> Response:
 
 
 @router.get(f"{_ONE}/story", **schemas.route("What happened to it, and why.", "Story"))
-async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
+async def get_story(id: str, call: Admitted, tz: QueryText = None) -> Response:
     """Return the story of `zsched why`: created, changed, fired, skipped and why, and the next time."""
     if call.is_limited:
         await found_of(call, id)
@@ -191,14 +206,14 @@ async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
 
 @router.get(
     "/schedules",
-    **schemas.page("Schedules, by their due time.", "Schedule", "schedules", "next_page_token", "is_empty"),
+    **schemas.page("Schedules, by their due time.", "Schedule", "schedules", is_empty={"type": "boolean"}),
 )
-async def list_(
+async def list_schedules(
     request: Request,
     call: Admitted,
     filters: Filters,
-    state: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*ScheduleState, None]))] = None,
-    kind: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*LISTED_KINDS, None]))] = None,
+    state: Annotated[str | None, Query(json_schema_extra=choice_of([*ScheduleState, None]))] = None,
+    kind: Annotated[str | None, Query(json_schema_extra=choice_of([*LISTED_KINDS, None]))] = None,
     due_after: QueryTime = None,
     due_before: QueryTime = None,
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
@@ -227,7 +242,7 @@ async def list_(
         id=SCHEDULE_ID.schema,
     ),
 )
-async def preview(request: Request, call: Admitted) -> Response:
+async def preview_times(request: Request, call: Admitted) -> Response:
     """Return the next `n` times of a rule (every, cron, rrule, tz …) or of a schedule's `id`."""
     body = call_options(await read_object(request))
     n, start, id = body.pop("n", 10), body.pop("start", None), body.pop("id", None)
@@ -240,16 +255,20 @@ async def preview(request: Request, call: Admitted) -> Response:
 # -- how --------------------------------------------------------------------------------------------
 
 
-async def _put(call: Admitted, func: Any, options: dict[str, Any], op: str | None) -> Scheduled:
+async def _put(
+    call: Admitted, func: Any, options: dict[str, Any], op: str | None, *, must_exist: bool = False
+) -> Scheduled:
     """
     Put a schedule, as the operation *op* if any. Of a limited caller, the present one must be within the limits, and
-    stay until it is replaced.
+    stay until it is replaced; likewise one that *must_exist*.
     """
     schedule = call.client.schedule if op is None else partial(call.client._schedule_as, op)
-    if not call.is_limited:
+    if not call.is_limited and not must_exist:
         return await schedule(func, **options)
     for _ in range(actions.ATTEMPTS):
         present = [schedule async for schedule in call.client._get_many([options["id"]])]
+        if must_exist and not present:
+            raise VersionConflict(options["id"], "*", None)
         guarded = call.guarded(options, present[0] if present else None)
         try:
             return await schedule(func, **guarded)
@@ -259,65 +278,30 @@ async def _put(call: Admitted, func: Any, options: dict[str, Any], op: str | Non
     raise contended(options["id"])
 
 
-async def _told(call: Admitted, made: Scheduled) -> Response:
+def _unarchived(error: NotArchived) -> Response:
+    """Tell that only Redis has a schedule; or that nothing has."""
+    made = error.scheduled
+    return (
+        Problem.from_error(error).response() if made is None else JsonAnswer({**made.to_dict(), "archived": False}, 202)
+    )
+
+
+async def _told(call: Admitted, made: Scheduled, is_replay: bool = False) -> Response:
     """Tell the result of a put, with the version of the schedule."""
     version = made.version
     if version is None and made.outcome in ("unchanged", "kept"):
         with suppress(ScheduleNotFound):  # it has fired since
             version = (await call.client.get(made.id)).version
-    headers = {**_etag(version), "Location": f"/api/v1/schedules/{made.id}"}
+    headers = conditions.etag(version) | conditions.replay_header(is_replay)
+    headers["Location"] = f"/api/v1/schedules/{made.id}"
     status = 201 if made.outcome == "created" else 200
     return JsonAnswer({**made.to_dict(), "version": version}, status, headers)
 
 
 async def _change(call: Admitted, action: str, id: str, body: dict[str, Any], request: Request) -> Response:
-    done = await actions.change(call, action, id, body, _if_match(request))
+    done = await actions.change(call, action, id, body, conditions.if_match(request))
     return _schedule(call, done) if isinstance(done, Schedule) else JsonAnswer({"id": id, "outcome": None})
 
 
 def _schedule(call: Admitted, found: Schedule) -> Response:
-    return JsonAnswer(call.shown(call.own(found).to_dict()), headers=_etag(found.version))
-
-
-def _etag(version: str | None) -> dict[str, str]:
-    """Return a version as a header, unless another program wrote it and it cannot be one."""
-    is_usable = version is not None and VERSION.fullmatch(version) and '"' not in version
-    return {"ETag": f'"{version}"'} if is_usable else {}
-
-
-def _idempotency_key(request: Request) -> str | None:
-    """Return the Idempotency-Key; None: there is none. Raises Problem."""
-    key = request.headers.get("idempotency-key")
-    if key is not None and (not 1 <= len(key.encode()) <= _KEY_BYTES or not key.isprintable()):
-        raise Problem(400, "bad-idempotency-key", "Idempotency-Key is empty, too long or not printable", _GIVE_A_KEY)
-    return key
-
-
-def _operation(call: Admitted, key: str, body: dict[str, Any]) -> tuple[str, str]:
-    """
-    Return the operation id, and the schedule's id, of a request with the idempotency *key*. The schedule's id is of
-    caller and key, so another body meets it; the operation is of the body, too.
-    """
-    own = hashlib.sha256(f"{call.account.name}\0{key}".encode()).hexdigest()
-    whole = hashlib.sha256(f"{own}\0{json.dumps(body, sort_keys=True)}".encode()).hexdigest()
-    return whole[:32], own[:32]
-
-
-def _only_creates(request: Request) -> bool:
-    """Return True for If-None-Match: *. Raises Problem for any other condition of that header."""
-    given = request.headers.get("if-none-match")
-    if given not in (None, "*"):
-        raise Problem(400, "bad-condition", f"If-None-Match: {given[:100]} is not *", "send If-None-Match: *, or none")
-    return given is not None
-
-
-def _if_match(request: Request, options: Mapping[str, Any] | None = None) -> str | None:
-    """Return the version in If-Match; None: there is no such condition. Raises Problem: *options* have one, too."""
-    given = request.headers.get("if-match")
-    if given is None:
-        return None
-    if options and options.get("if_version") is not None:
-        raise Problem(400, "bad-condition", "If-Match and if_version are two conditions", "send one of them")
-    if len(given) < 3 or given[0] != '"' or given[-1] != '"':
-        raise Problem(400, "bad-condition", f"If-Match: {given[:100]} is not an ETag", 'send If-Match: "<version>"')
-    return given[1:-1]
+    return conditions.tagged(JsonAnswer(call.shown(call.own(found).to_dict())), found.version)

@@ -93,9 +93,6 @@ class Timeline:
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON. A span without a count is left out."""
         bounds = self.spans.bounds
-        reasons: dict[str, dict[str, int]] = {}
-        for (word, why), count in self.reasons.most_common():
-            reasons.setdefault(word, {})[why] = count
         return {
             "from": iso(bounds[0]),
             "to": iso(bounds[-1]),
@@ -106,7 +103,10 @@ class Timeline:
                 {"name": row.name, "is_once": row.is_once, "buckets": self._shown(row.counts)} for row in self.rows
             ],
             "more_rows": self.more_rows,
-            "reasons": reasons,
+            "reasons": [
+                {"outcome": outcome, "reason": reason, "count": number}
+                for (outcome, reason), number in self.reasons.most_common()
+            ],
             "complete_since": iso(self.complete_since_ms),
             "left_out": self.left_out,
             "source": None if self.source is None else self.source.to_dict(),

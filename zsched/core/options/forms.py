@@ -240,7 +240,7 @@ QUEUE: Final = Form("NAME", schema=TEXT | {"minLength": 1, "maxLength": 128}, ch
 ZONE: Final = Form("ZONE", check=lambda _, tz: zone_name(tz), from_text=lambda text: check_text("tz", text))
 # The instant of a local time depends on other options, so a trigger checks it.
 TIME: Final = Form("TIME", ValueType.TIME, TEXT | {"description": "RFC 3339; without an offset local in tz"})
-ARRAY: Final = Form("JSON", ValueType.ARRAY, {"type": "array"})
+ARRAY: Final = Form("JSON", ValueType.ARRAY, {"type": "array", "items": {}})
 OBJECT: Final = Form("JSON", ValueType.OBJECT, {"type": "object"})
 # Whole seconds in Redis and in JSON, or -1.
 RQ_SECONDS: Final = Form(
@@ -251,7 +251,7 @@ CALLBACK: Final = Form("FUNC", schema={"type": ["string", "object"]})
 RATE_LIMIT: Final = Form(
     "KEY:N",
     ValueType.TEXT,
-    {"type": ["string", "object", "array"]},
+    {"type": ["string", "object", "array"], "items": {}},
     _rate_limit,
     from_text=lambda text: _rate_limit("rate_limit", text),
     to_argument=str,

@@ -31,7 +31,7 @@ from zsched.web.console.acts import acts_of, cut_at
 from zsched.web.events import BEAT_EVERY_S
 from zsched.web.labels import label_of, page_problem
 from zsched.web.problems import Problem
-from zsched.web.rendering import PAGE_HEADERS, TEMPLATES
+from zsched.web.rendering import PAGE_HEADERS, STREAMED, TEMPLATES
 from zsched.web.rq import is_for
 
 _ZONE: Final = "zsched_zone"  # the cookie with the usual zone, which console.js writes
@@ -185,7 +185,7 @@ class View:
 
     def streamed(self, parts: AsyncIterator[str]) -> Response:
         """Return a page that is sent as its *parts* come. An error has no status then: it is shown in its place."""
-        return self._told(StreamingResponse(parts, headers=PAGE_HEADERS, media_type="text/html"))
+        return self._told(StreamingResponse(parts, headers=PAGE_HEADERS | STREAMED, media_type="text/html"))
 
     def done(self, said: str, *path: str, **query: Any) -> Response:
         """Lead back to the page at *path*, which says what was done."""
