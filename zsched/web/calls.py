@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -21,8 +21,16 @@ from zsched.web.reading import only, read_object
 
 
 async def admitted(request: Request) -> Caller:
-    """Return the caller of *request*. Raises Problem."""
+    """
+    Return the caller of *request*. Raises Problem, also for a parameter of the query that the route does not have: with
+    a typing error in a filter, all would be found.
+    """
     found: Caller = request.app.state.access.caller(request)
+    given, route = request.query_params, request.scope["route"]
+    for name in given.keys() - route.known if isinstance(route, PlainRoute) else ():  # pages have others
+        near = get_close_matches(name, route.known, 1, 0.6)
+        remedy = f"did you mean {near[0]}?" if near else f"give {', '.join(sorted(route.known)) or 'none'}"
+        raise bad_parameter(InvalidSchedule(in_a_line(name), given[name], "no such parameter", remedy))
     return found
 
 
@@ -49,20 +57,13 @@ class PlainRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler; that of FastAPI for a route with other parameters."""
         named = self.dependant
-        known = {field.alias for each in (named, *named.dependencies) for field in each.query_params}
+        self.known = {field.alias for each in (named, *named.dependencies) for field in each.query_params}
         if named.query_params or named.header_params or named.cookie_params or named.body_params:
-            solve = super().get_route_handler()
-
-            async def handle_solved(request: Request) -> Response:
-                await _demand_known(request, known)
-                return await solve(request)
-
-            return handle_solved
+            return super().get_route_handler()
         endpoint, request_name = self.endpoint, named.request_param_name
         has_body = any(each.name == "body" for each in named.dependencies)
 
         async def handle(request: Request) -> Response:
-            await _demand_known(request, known)
             call = await admitted(request)
             given = {**request.path_params, "call": call}
             if has_body:
@@ -73,15 +74,6 @@ class PlainRoute(APIRoute):
             return answer
 
         return handle
-
-
-async def _demand_known(request: Request, known: Collection[str]) -> None:
-    """Check that the query of *request* has only *known* parameters: else a filter with a typing error finds all."""
-    for name in request.query_params.keys() - known if request.scope["query_string"] else ():
-        await admitted(request)  # only a caller is told
-        near = get_close_matches(name, known, 1, 0.6)
-        remedy = f"did you mean {near[0]}?" if near else f"give {', '.join(sorted(known)) or 'none'}"
-        raise bad_parameter(InvalidSchedule(in_a_line(name), request.query_params[name], "no such parameter", remedy))
 
 
 def routes(tag: str) -> APIRouter:

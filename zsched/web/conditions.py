@@ -48,39 +48,22 @@ def etag(version: str | None, end: str = "") -> dict[str, str]:
     return {"ETag": f'"{version}{end}"'} if is_usable else {}
 
 
-def idempotency_key(request: Request) -> str | None:
-    """Return the Idempotency-Key; None: there is none. Raises Problem."""
-    key = request.headers.get("idempotency-key")
-    if key is not None and (not 1 <= len(key.encode()) <= _KEY_BYTES or not key.isprintable()):
+async def operation_of(request: Request, call: Caller, asked: dict[str, Any]) -> tuple[str | None, str]:
+    """
+    Return the id of the operation of what is *asked* by its Idempotency-Key (None: there is none), and that of a
+    schedule that it makes: of caller and key only, so another request with the key meets it. ``state.is_replay`` of the
+    request is True if it was done before. Raises Problem.
+    """
+    key, state = request.headers.get("idempotency-key"), request.app.state
+    request.state.is_replay = False
+    if key is None:
+        return None, ""
+    if not 1 <= len(key.encode()) <= _KEY_BYTES or not key.isprintable():
         raise Problem(400, "bad-idempotency-key", "Idempotency-Key is empty, too long or not printable", GIVE_A_KEY)
-    return key
-
-
-async def operation_of(request: Request, call: Caller, asked: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the operation of what is *asked* by its Idempotency-Key, if any, and True if it was done before."""
-    key = idempotency_key(request)
-    op = None if key is None else operation(call, key, asked)[0]
-    return op, op is not None and await is_done(request, op)
-
-
-async def is_done(request: Request, op: str) -> bool:
-    keys = keys_of(request.app.state.settings)
-    return bool(await run(request.app.state.link.execute, "EXISTS", keys.op(op)))
-
-
-def replay_header(is_replay: bool) -> dict[str, str]:
-    """Return the header that marks the answer to a request that was answered before."""
-    return {"Idempotency-Replayed": "true"} if is_replay else {}
-
-
-def operation(call: Caller, key: str, body: dict[str, Any]) -> tuple[str, str]:
-    """
-    Return the operation id, and the schedule's id, of a request with the idempotency *key*. The schedule's id is of
-    caller and key, so another body meets it; the operation is of the body, too.
-    """
     own = hashlib.sha256(f"{call.account.name}\0{key}".encode()).hexdigest()
-    whole = hashlib.sha256(f"{own}\0{json.dumps(body, sort_keys=True)}".encode()).hexdigest()
-    return whole[:32], own[:32]
+    op = hashlib.sha256(f"{own}\0{json.dumps(asked, sort_keys=True)}".encode()).hexdigest()[:32]
+    request.state.is_replay = await run(state.link.execute, "EXISTS", keys_of(state.settings).op(op)) == 1
+    return op, own[:32]
 
 
 def only_creates(request: Request) -> bool:

@@ -25,7 +25,8 @@ _ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 class Identified:
     """
     Gives each request an id, that of its header if it is well-formed. Its answer and all lines of the server's log that
-    it causes have it. A change leaves a line itself: the account, the path and the status.
+    it causes have it. A change leaves a line itself: the account, the path and the status. The answer to a request that
+    was answered before (``conditions``) is marked.
     """
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:
@@ -42,11 +43,13 @@ class Identified:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[REQUEST_ID] = id
+                headers, state, status = MutableHeaders(scope=message), scope.get("state", {}), message["status"]
+                headers[REQUEST_ID] = id
+                if state.get("is_replay") and status < 400:
+                    headers["Idempotency-Replayed"] = "true"
                 if scope["method"] not in READS:
-                    by, took_ms = scope.get("state", {}).get("by"), round(self._clock.monotonic_ms() - began_ms, 1)
-                    about = {"method": scope["method"], "path": scope["path"], "status": message["status"]}
-                    log.info("change_answered", by=by, **about, ms=took_ms)
+                    took = {"status": status, "ms": round(self._clock.monotonic_ms() - began_ms, 1)}
+                    log.info("change_answered", by=state.get("by"), method=scope["method"], path=scope["path"], **took)
             await send(message)
 
         await self._app(scope, receive, sending)

@@ -44,13 +44,14 @@ MAYBE_TEXT: Final[Json] = {"type": ["string", "null"]}
 
 _SOURCE: Final = Source(None, None, None)
 _REPORT: Final = Report("a", None, 0, ArchiveState.FOLLOWING, {})
+_CHANGE: Final = Change("a", What.FIRED, 0, "0-1")
 _SAMPLES: Final[dict[str, Any]] = {
     "Source": _SOURCE,
     "Schedule": Schedule(id="a", state=ScheduleState.ACTIVE, kind="once", func="app.x", next_ms=0),
     "Scheduled": Scheduled("a", "created", None, None),
     "Attempt": Attempt(1),
     "Run": Run("a-0", RunStatus.QUEUED),
-    "Change": Change("a", What.FIRED, 0, "0-1"),
+    "Change": _CHANGE,
     "Story": Story("a", "UTC", StoryVerdict(Word.UNKNOWN, "", ""), [(0, "a")], True, _SOURCE, ()),
     "Backfill": Backfill("a", "UTC", 0, 0, (Filled(0, None),), 0, 0, _SOURCE, True),
     "Repaired": Repaired(0, (), refused=[("a", "b")]),
@@ -70,13 +71,14 @@ _FORMS: Final = {option.json_name: option.form for option in OPTIONS.values()}
 def results() -> dict[str, Json]:
     """Return the schema of each result by its name, and of those that have more members in a list or for themselves."""
     retried = {"retried": nullable(ref("Run"))}
-    found = {name: _object(_shown(sample), type(sample)) for name, sample in _SAMPLES.items()}
+    found = {name: _object(sample.to_dict(), type(sample)) for name, sample in _SAMPLES.items()}
+    found["Change"] = _object(_CHANGE.shown(), Change)
     found["Scheduled"]["properties"]["archived"] = {"type": "boolean"}  # false, of a durable one: not yet
     findings = array_of(object_of(name=TEXT, problem=TEXT, remedy=TEXT))
     status = object_of(healthy={"type": "boolean"}, leader=MAYBE_TEXT, alarms=findings, warnings=findings)
     return {
         **found,
-        "Occurrence": with_members(_object(_SAMPLES["Change"].shown_occurrence(), Change), **retried),
+        "Occurrence": with_members(_object(_CHANGE.shown_occurrence(), Change), **retried),
         "ListedRun": with_members(found["Run"], **retried),
         "RunDetails": with_members(found["Run"], **retried, attempts=array_of(ref("Attempt")), source=ref("Source")),
         "NamedCalendar": with_members(found["Calendar"], id=TEXT),
@@ -115,10 +117,6 @@ def with_members(schema: Json, **members: Json) -> Json:
     return object_of(**schema["properties"], **members)
 
 
-def _shown(sample: Any) -> Json:
-    return sample.shown() if isinstance(sample, Change) else sample.to_dict()
-
-
 def _object(shown: Json, of: type) -> Json:
     hints = typing.get_type_hints(of, localns={"Source": Source})  # some import it for types only
     return object_of(**{name: _member(name, value, hints.get(name)) for name, value in shown.items()})
@@ -139,9 +137,7 @@ def _member(name: str, value: Any, hint: Any = None) -> Json:
         return nullable(_of_value(value)) if NoneType in parts else _of_value(value)
     if found := _of_hint(hint):
         return found if value is not None or found.get("type") != "string" else MAYBE_TEXT
-    if value is None and form is not None and form.value_type is ValueType.NUMBER:
-        return {"type": ["integer", "null"]}
-    return MAYBE_TEXT if name.endswith(("since", "until", "leader")) else _of_value(value)
+    return MAYBE_TEXT if name.endswith("since") else _of_value(value)
 
 
 def _of_hint(hint: Any) -> Json:

@@ -20,7 +20,7 @@ from zsched.core.runs.run import Run
 from zsched.web import actions, schemas
 from zsched.web.actions import coming_of, found_of
 from zsched.web.calls import Admitted, Body, Filters, QueryText, QueryTime, routes
-from zsched.web.conditions import operation_of, replay_header
+from zsched.web.conditions import operation_of
 from zsched.web.reading import aware, rfc3339
 from zsched.web.rendering import JsonAnswer
 from zsched.web.results import array_of, ref
@@ -71,9 +71,8 @@ async def retry_run(run_id: str, request: Request, call: Admitted, body: Body) -
     Run a finished run once more. Returns the id of the new run. With the same `Idempotency-Key`, a request that is sent
     again within ten minutes pushes no other run.
     """
-    op, is_replay = await operation_of(request, call, {"retry": run_id})
-    new_id = await actions.change_run(call, "retry", run_id, op, **body)
-    return JsonAnswer({"id": run_id, "run_id": new_id}, headers=replay_header(is_replay))
+    op, _ = await operation_of(request, call, {"retry": run_id})
+    return JsonAnswer({"id": run_id, "run_id": await actions.change_run(call, "retry", run_id, op, **body)})
 
 
 @router.post("/runs/{run_id:plain}:cancel", **schemas.action("Take it out of its queue, or stop it.", "Result"))

@@ -52,7 +52,7 @@ async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response
     call.demand_write()
     body = await read_object(request)
     given = [request.headers.get(name) for name in ("if-match", "if-none-match")]
-    op, is_replay = await conditions.operation_of(request, call, {"id": id, "conditions": given, "body": body})
+    op, _ = await conditions.operation_of(request, call, {"id": id, "conditions": given, "body": body})
     options = call_options(body)
     func = func_of(options)
     if options.setdefault("id", check_id(id)) != id:
@@ -69,7 +69,7 @@ async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response
         return Problem.from_error(error, 412 if is_new else None).response()
     except NotArchived as error:
         return _unarchived(error)
-    return await _told(call, made, is_replay)
+    return await _told(call, made)
 
 
 @router.post(
@@ -81,29 +81,28 @@ async def create_schedule(request: Request, call: Admitted) -> Response:
     body makes one schedule; with another body it is refused (422).
     """
     call.demand_write()
-    if (key := conditions.idempotency_key(request)) is None:
+    if "idempotency-key" not in request.headers:
         remedy = f"{conditions.GIVE_A_KEY}; or PUT the schedule by its id"
         raise Problem(428, "no-idempotency-key", "the request has no Idempotency-Key", remedy)
     body = await read_object(request)
-    op, id = conditions.operation(call, key, body)
-    is_replay = await conditions.is_done(request, op)
+    op, id = await conditions.operation_of(request, call, body)
     options = call_options(body)
     if "id" in options:
         raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
     func = func_of(options)
     call.demand_new(func, options)
     try:
-        made = await call.client._schedule_as(op, func, **{**options, "id": id, "if_exists": "error"})
+        made = await call.client._schedule_as(op or "", func, **{**options, "id": id, "if_exists": "error"})
     except ScheduleExists:  # by this key, with another body, or more than ten minutes ago
         raise Problem(
             422, "idempotency-key-used", "this Idempotency-Key was used with another body", "send another key"
         ) from None
     except NotArchived as error:
         return _unarchived(error)
-    return await _told(call, made, is_replay)
+    return await _told(call, made)
 
 
-@router.get(_ONE, **schemas.conditional("A schedule.", "Schedule"))
+@router.get(_ONE, **schemas.route("A schedule.", "Schedule", ["If-None-Match"]))
 async def get_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """Return a schedule; 304 if `If-None-Match` has its present `ETag`."""
     return conditions.unless_known(request, _schedule(call, await found_of(call, id)))
@@ -177,12 +176,10 @@ async def run_schedule(id: PathId, request: Request, call: Admitted, body: Body)
     Push a run at once. A one-shot runs now instead of at its time. With the same `Idempotency-Key`, a request that is
     sent again within ten minutes pushes no other run.
     """
-    op, is_replay = await conditions.operation_of(request, call, {"run": id})
-    if is_replay:  # a one-shot is gone by now
-        run_id = await call.client._run_now_as(op, id, NO_VERSION)
-    else:
-        run_id = await actions.run_now(call, id, op, **body)
-    return JsonAnswer({"id": id, "run_id": run_id}, headers=conditions.replay_header(is_replay))
+    op, _ = await conditions.operation_of(request, call, {"run": id})
+    if request.state.is_replay:  # a one-shot is gone by now
+        return JsonAnswer({"id": id, "run_id": await call.client._run_now_as(op, id, NO_VERSION)})
+    return JsonAnswer({"id": id, "run_id": await actions.run_now(call, id, op, **body)})
 
 
 @router.post(
@@ -286,14 +283,13 @@ def _unarchived(error: NotArchived) -> Response:
     )
 
 
-async def _told(call: Admitted, made: Scheduled, is_replay: bool = False) -> Response:
+async def _told(call: Admitted, made: Scheduled) -> Response:
     """Tell the result of a put, with the version of the schedule."""
     version = made.version
     if version is None and made.outcome in ("unchanged", "kept"):
         with suppress(ScheduleNotFound):  # it has fired since
             version = (await call.client.get(made.id)).version
-    headers = conditions.etag(version) | conditions.replay_header(is_replay)
-    headers["Location"] = f"/api/v1/schedules/{made.id}"
+    headers = {**conditions.etag(version), "Location": f"/api/v1/schedules/{made.id}"}
     status = 201 if made.outcome == "created" else 200
     return JsonAnswer({**made.to_dict(), "version": version}, status, headers)
 

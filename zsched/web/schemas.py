@@ -114,6 +114,8 @@ def route(
     problem = {MEDIA_TYPE: {"schema": ref("Problem")}}
     failed = {status: {"description": text, "content": problem} for status, text in failures.items()}
     extra: Json = {"responses": {"200": done, **failed}, "parameters": [_header(name) for name in headers]}
+    if "If-None-Match" in headers:
+        extra["responses"]["304"] = {"description": "It is still that of If-None-Match."}
     return {"summary": summary, "openapi_extra": extra if body is None else {**extra, "requestBody": {"content": body}}}
 
 
@@ -126,13 +128,6 @@ def put(summary: str, body: str, *headers: str, answer: str = "Scheduled") -> Js
     for status, text in done.items():
         made["openapi_extra"]["responses"][status] = {"description": text, "content": _json(ref(answer))}
     return _with_body(made) if body == "ScheduleOptions" else made
-
-
-def conditional(summary: str, answer: str) -> Json:
-    """Return the arguments of a route that answers only what the caller does not have yet."""
-    made = route(summary, answer, ["If-None-Match"])
-    made["openapi_extra"]["responses"]["304"] = {"description": "It is still that of If-None-Match."}
-    return made
 
 
 def answering(summary: str, **members: Json) -> Json:

@@ -944,11 +944,11 @@ export interface components {
             pause_after_failures: number | null;
             /** @enum {unknown} */
             overlap: "skip" | "allow" | "queue" | "cancel_previous" | null;
-            overlap_limit: number | null;
+            overlap_limit: unknown;
             /** @enum {unknown} */
             catch_up: "latest" | "all" | "none" | null;
             catch_up_window_s: number | null;
-            catch_up_limit: number | null;
+            catch_up_limit: unknown;
             jitter_s: number | null;
             expires_after_s: number | null;
             timeout_s: number | null;
