@@ -35,7 +35,7 @@ _PAGE: Final = 50
 _FILTERS: Final = ("status", "func", "queue", "tag", "owner", "name", "match", "since")
 _ACTIONS: Final = {"retry": "retry", "cancel": "cancel_run"}
 _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
-_GROUPED: Final = 1000  # the newest runs, in groups
+_GROUPED: Final = 500  # the newest runs, in groups; an archive takes 0.2 ms for each
 _LEFT_OUT: Final = "not."  # before a group's key in a form
 _FIELDS: Final = 200  # of that form
 
@@ -59,9 +59,10 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
         found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
     except InvalidSchedule as error:
         return view.refused(error, "runs", **shown)
+    is_retried = filters.get("status") in UNSUCCESSFUL
+    groups = await _groups(view, filters) if is_retried and not after else {}
     return view.page(
-        "runs", runs=found, source=found.source, after=found.after, is_retried=filters.get("status") in UNSUCCESSFUL,
-        groups={} if after or filters.get("status") not in UNSUCCESSFUL else await _groups(view, filters),
+        "runs", runs=found, source=found.source, after=found.after, is_retried=is_retried, groups=groups, most=_GROUPED,
         replacements=await retries_of(view.call.client, found), **shown,
     )  # fmt: skip
 
