@@ -75,6 +75,10 @@ def test_a_group_that_is_left_out_is_not_retried(ann: httpx.Client, broken: Clie
     assert {"failed": 2} == retried(broken)
 
 
+def test_a_plan_of_a_retry_has_groups_of_all_its_runs(ann: httpx.Client, broken: Client) -> None:
+    assert [(f"{JOBS}.stumble", "3"), (f"{JOBS}.fail", "2")] == groups_of(ann.get("/runs:retry", params=FAILED).text)
+
+
 def test_a_page_with_one_kind_of_failure_has_no_groups(ann: httpx.Client, broken: Client) -> None:
     assert [] == groups_of(ann.get("/runs", params=FAILED | {"match": "failed-*"}).text)
     assert [] == groups_of(ann.get("/runs", params={"since": "1h"}).text)

@@ -8,7 +8,8 @@ The console: pages on which people see schedules, understand what ran and what d
          └─► templates/console/<page>.html
 
 A page: ``now``, ``timeline``, ``schedules`` (many), ``schedule`` (one), ``edit`` (its form by ``fields``), ``runs``,
-``operations`` (queues, log, doctor, accounts). ``drawing`` has the marks of occurrences, and their places.
+``operations`` (queues, workers, daemons, log, doctor, accounts). ``drawing`` has the marks of occurrences, and their
+places; ``acts`` the places of the commands that remedies name.
 
 All is in the URL, so a page can be shared. Pages are read without scripts. With them, htmx exchanges the parts that
 live: a request of htmx gets the page's block ``live`` alone. A change is a form: it is sent by POST, and its answer

@@ -7,7 +7,7 @@ Runs that did not succeed are shown in groups, too: those of one function with t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -35,7 +35,7 @@ _PAGE: Final = 50
 _FILTERS: Final = ("status", "func", "queue", "tag", "owner", "name", "match", "since")
 _ACTIONS: Final = {"retry": "retry", "cancel": "cancel_run"}
 _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
-_GROUPED: Final = 1000  # the newest runs, in groups
+_GROUPED: Final = 500  # the newest runs, in groups; an archive takes 0.2 ms for each
 _LEFT_OUT: Final = "not."  # before a group's key in a form
 _FIELDS: Final = 200  # of that form
 
@@ -46,6 +46,25 @@ class FailureGroup(NamedTuple):
     func: str
     last: Run
     times: int
+
+
+class FailureGroups:
+    """The groups ``by_key`` of the runs that a form wants: of its group, or all, without those that it leaves out."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._only = given.get("group", "")
+        self._left_out = {name.removeprefix(_LEFT_OUT) for name in given if name.startswith(_LEFT_OUT)}
+        self.by_key = dict[str, FailureGroup]()
+
+    def wants(self, one: Change) -> bool:
+        """Return True for a wanted run, and add it. The newest run comes first."""
+        func, error = one.facets.func if one.facets else "", one.run.error if one.run else ""
+        key = sha256(f"{func} {re.sub('[0-9]+', '#', error)}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        if one.run is None or key != (self._only or key) or key in self._left_out:
+            return False
+        known = self.by_key.get(key, FailureGroup(func, one.run, 0))
+        self.by_key[key] = known._replace(times=known.times + 1)
+        return True
 
 
 @router.get("/runs")
@@ -59,10 +78,14 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
         found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
     except InvalidSchedule as error:
         return view.refused(error, "runs", **shown)
+    is_retried = filters.get("status") in UNSUCCESSFUL
+    groups = FailureGroups({})
+    if is_retried and not after:
+        async for one in view.call.client.iter_history(None, limit=_GROUPED, **_options(view, filters)):
+            groups.wants(one)
     return view.page(
-        "runs", runs=found, source=found.source, after=found.after, is_retried=filters.get("status") in UNSUCCESSFUL,
-        groups={} if after or filters.get("status") not in UNSUCCESSFUL else await _groups(view, filters),
-        replacements=await retries_of(view.call.client, found), **shown,
+        "runs", runs=found, source=found.source, after=found.after, is_retried=is_retried, most=_GROUPED,
+        groups=groups.by_key, replacements=await retries_of(view.call.client, found), **shown,
     )  # fmt: skip
 
 
@@ -74,11 +97,13 @@ async def confirm(view: Viewed, request: Request) -> Response:
     filters = {**_USUAL, **_filters(request.query_params)}
 
     async def plan() -> dict[str, Any]:
-        groups = await _groups(view, filters, only)
-        return {"plan": await _retried(view, filters, only=only, dry_run=True), "groups": groups, "most": _GROUPED}
+        groups = FailureGroups(request.query_params)
+        planned = await _retried(view, filters, only=groups.wants, dry_run=True)
+        return {"plan": planned, "groups": groups.by_key}
 
-    group, only = request.query_params.get("group", ""), _only(request.query_params)
-    return view.later("retry_all", plan, filters=filters, group=group, left_out=_LEFT_OUT)
+    return view.later(
+        "retry_all", plan, filters=filters, group=request.query_params.get("group", ""), left_out=_LEFT_OUT
+    )
 
 
 @router.post("/runs:retry")
@@ -87,7 +112,7 @@ async def retry_all(view: Viewed, request: Request) -> Response:
     view.call.demand_write()
     form = await read_form(request, _FIELDS)
     filters = {**_USUAL, **_filters(form)}
-    done = await _retried(view, filters, only=_only(form), until=from_ms(view.now_ms))
+    done = await _retried(view, filters, only=FailureGroups(form).wants, until=from_ms(view.now_ms))
     said = f"retried {done.done:,} of {plural(done.found, 'run')}"
     return view.done(said + (f"; {done.refused_count:,} refused" if done.refused_count else ""), "runs", **filters)
 
@@ -144,27 +169,3 @@ def _since(view: View, text: str) -> datetime | None:
 async def _retried(view: View, filters: Mapping[str, str], **more: Any) -> Repaired:
     options = _options(view, filters)
     return await actions.retry_all(view.call, options.pop("status"), **options, **more)
-
-
-async def _groups(
-    view: View, filters: Mapping[str, str], only: Callable[[Change], bool] = lambda _: True
-) -> dict[str, FailureGroup]:
-    """Return the groups of the newest runs that *filters* and *only* find, by key, the largest first."""
-    groups = dict[str, FailureGroup]()
-    async for one in view.call.client.iter_history(None, limit=_GROUPED, **_options(view, filters)):
-        if one.run is not None and only(one):
-            func, known = one.facets.func if one.facets else "", groups.get(key := _key(one))
-            groups[key] = FailureGroup(func, known.last if known else one.run, known.times + 1 if known else 1)
-    return dict(sorted(groups.items(), key=lambda each: -each[1].times))
-
-
-def _only(given: Mapping[str, str]) -> Callable[[Change], bool]:
-    """Return the condition of a form: runs of its group, or of all, without those of groups that are left out."""
-    group, left_out = given.get("group"), {name.removeprefix(_LEFT_OUT) for name in given if name.startswith(_LEFT_OUT)}
-    return lambda one: (key := _key(one)) == (group or key) and key not in left_out
-
-
-def _key(one: Change) -> str:
-    """Return the key of a run's group."""
-    func, error = one.facets.func if one.facets else "", one.run.error if one.run else ""
-    return sha256(f"{func} {re.sub('[0-9]+', '#', error)}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
