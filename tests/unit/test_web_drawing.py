@@ -18,7 +18,7 @@ from zsched.core.occurrences.replacements import Replacements
 from zsched.core.occurrences.search import Facets
 from zsched.core.occurrences.timeline import Timeline
 from zsched.core.runs.run import Run, RunStatus
-from zsched.web.console.drawing import Mark, ShownTime, Strip, drawn_rows
+from zsched.web.console.drawing import Mark, ShownTime, Strip, drawn_rows, mark_of
 from zsched.web.console.timeline import ListedRow
 
 HOUR_MS = 3_600_000
@@ -179,3 +179,12 @@ def test_retries_are_read_back_to_the_earliest_end_of_a_failed_run_once() -> Non
     assert (from_ms(200), None) == searched(ended[300], ended[200])
     assert (from_ms(100), from_ms(200)) == searched(ended[200], ended[100])
     assert searched(ended[100]) is None
+
+
+def test_occurrences_and_runs_that_a_person_cancelled_have_a_grey_mark_and_are_not_counted() -> None:
+    run = Run("a-1", RunStatus.CANCELLED, started_ms=2 * HOUR_MS)
+    cancelled = [occurrence("a", What.CANCELLED), occurrence("a", run=run)]
+
+    assert [Mark.CANCELLED] * 2 == [mark_of(one) for one in cancelled]
+    [row] = drawn_rows(SHOWN, NOW_MS, "schedule", cancelled, [])
+    assert 0 == row.bad

@@ -106,7 +106,7 @@ def test_every_other_text_of_a_call_is_refused(client: Client, redis_url: str) -
             call(HALF)
 
 
-def test_each_door_of_calendars_refuses_half_of_a_character(http: httpx.Client, client: Client, zsched: Zsched) -> None:
+def test_calendars_refuse_half_of_a_character_at_each_door(http: httpx.Client, client: Client, zsched: Zsched) -> None:
     given = {"dates": [f"12-25 {HALF}"], "events": [f"2026-01-05/1d FREQ=MONTHLY;BYDAY=1MO {HALF}"]}
 
     for part, texts in given.items():

@@ -41,6 +41,7 @@ class Mark(StrEnum):
     BAD = "failed", "failed, lost or expired"  # filled, with a cross in it
     LEFT_OUT = "left-out", "did not run"  # a cross
     EXCLUDED = "excluded", "at an excluded time"  # a grey cross
+    CANCELLED = "cancelled", "cancelled"  # a grey bar: by a person, so no failure
     EXPECTED = "expected", "to come"  # hollow
 
     def __new__(cls, word: str, means: str) -> Mark:
@@ -52,10 +53,12 @@ class Mark(StrEnum):
 
 def mark_of(one: Change) -> Mark:
     """Return the mark of an occurrence with an outcome."""
+    run = one.run
+    if one.what is What.CANCELLED or (run is not None and run.status is RunStatus.CANCELLED):
+        return Mark.CANCELLED
     if one.what not in PUSHES:
         return Mark.EXCLUDED if one.what is What.EXCLUDED else Mark.LEFT_OUT
-    run = one.run
-    if run is not None and (run.status in BAD or run.status in (RunStatus.EXPIRED, RunStatus.CANCELLED)):
+    if run is not None and run.status in (*BAD, RunStatus.EXPIRED):
         return Mark.BAD
     if run is not None and run.status in (RunStatus.QUEUED, RunStatus.RUNNING):
         return Mark.OPEN
@@ -105,6 +108,7 @@ _CELLS: Final[Sequence[_CellKind]] = (
     (Mark.LEFT_OUT, _BAD_WORDS[1:]),
     (Mark.LATE, (LATE,)),
     (Mark.SUCCEEDED, [what.value for what in PUSHES]),
+    (Mark.CANCELLED, (What.CANCELLED.value,)),
     (Mark.EXCLUDED, (What.EXCLUDED.value,)),
     (Mark.EXPECTED, (EXPECTED,)),
 )

@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
+from zsched.aio.client import AsyncClient
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
@@ -19,7 +20,7 @@ from zsched.health.status import StatusView
 from zsched.web.changes import streamed
 from zsched.web.console.drawing import bars_of
 from zsched.web.console.shared import Shared
-from zsched.web.console.view import Viewed
+from zsched.web.console.view import Viewed, within
 from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
@@ -98,6 +99,12 @@ async def find(view: Viewed, q: str = "") -> Response:
     except (InvalidSchedule, ScheduleNotFound):  # it cannot be an id, or is not for this caller
         return view.to("schedules", match=text)
     if not story.is_known:
-        return view.to("schedules", match=text)
+        return view.to(await _list_with(view.call.client, within(text)), match=text)
     is_run = RunId.parse(text) is not None and all(change.id != text for change in story.changes)
     return view.to("runs" if is_run else "schedules", text)
+
+
+async def _list_with(client: AsyncClient, match: str) -> str:
+    """Return the list that has ids like *match*: of runs if no schedule has one, as what is over leaves its runs."""
+    is_there = [one async for one in client.list(match=match, limit=1)]
+    return "schedules" if is_there or not await client.runs(None, None, 1, match=match) else "runs"

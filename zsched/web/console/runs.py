@@ -25,7 +25,7 @@ from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule, RedisRefused
 from zsched.storage.workers import WorkerSeen, workers_seen
 from zsched.web import actions
-from zsched.web.console.view import View, Viewed
+from zsched.web.console.view import View, Viewed, within
 from zsched.web.reading import aware, read_form
 from zsched.web.runs import retries_of
 
@@ -75,7 +75,11 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
     shown: dict[str, Any] = {"filters": filters, "names": _FILTERS, "statuses": [status.value for status in RunStatus]}
     try:
         options = _options(view, filters)
-        found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
+        status, client = options.pop("status", None), view.call.client
+        found = await client.runs(None, status, _PAGE, after=after or None, **options)
+        if not found and "match" in filters:  # no whole id: a part of one
+            options["match"] = filters["match"] = within(filters["match"])
+            found = await client.runs(None, status, _PAGE, after=after or None, **options)
     except InvalidSchedule as error:
         return view.refused(error, "runs", **shown)
     is_retried = filters.get("status") in UNSUCCESSFUL

@@ -19,7 +19,7 @@ from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions
 from zsched.web.console.drawing import STRIP, Strip
-from zsched.web.console.view import Viewed
+from zsched.web.console.view import Viewed, within
 from zsched.web.labels import page_problem
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form, with_times
@@ -29,7 +29,6 @@ router = APIRouter(include_in_schema=False)
 FILTERS: Final = ("match", "name", "state", "kind", "tag", "queue", "func", "owner", "due_after", "due_before")
 _PAGE: Final = 50
 _STRIPS_AT_ONCE: Final = 10
-_GLOB: Final = frozenset("*?[")
 
 
 @router.get("/schedules")
@@ -112,10 +111,7 @@ async def change_all(view: Viewed, action: str, request: Request) -> Response:
 def given_filters(given: Mapping[str, str]) -> dict[str, str]:
     """Return the filters in a query or a form; a text without a sign of a glob is searched within ids."""
     filters = {name: value for name in FILTERS if (value := given.get(name, "").strip())}
-    match = filters.get("match")
-    if match is not None and not _GLOB & set(match):
-        filters["match"] = f"*{match}*"
-    return filters
+    return {name: within(value) if name == "match" else value for name, value in filters.items()}
 
 
 def result_text(done: Repaired, word: str) -> str:

@@ -210,6 +210,11 @@ class View:
         return answer
 
 
+def within(match: str) -> str:
+    """Return the glob for ids with the text *match*, or *match* itself if it is a glob."""
+    return match if {*"*?["} & {*match} else f"*{match}*"
+
+
 def viewed(request: Request, call: Admitted) -> View:
     """Return the view of a request; its query has the chosen zone."""
     return View(request, call, request.query_params.get("tz"))

@@ -27,9 +27,18 @@ function keepZone(name) {
 
 // -- keys ----------------------------------------------------------------------------------------------
 
-const places = { n: "/", t: "/timeline", s: "/schedules", r: "/runs", q: "/queues", l: "/log" };
+const places = {
+  n: "/", t: "/timeline", f: "/forecast", s: "/schedules", r: "/runs", q: "/queues", c: "/calendars", l: "/log",
+  d: "/doctor", a: "/accounts",
+};
 let before = "";
 document.addEventListener("keydown", (event) => {
+  const open = document.querySelector(".actions details[open]");
+  if (event.key === "Escape" && open) { // also while somebody types there
+    open.open = false;
+    open.querySelector("summary").focus();
+    return;
+  }
   const isTyping = event.target.closest("input, select, textarea") !== null;
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) {
     return;
@@ -235,6 +244,15 @@ document.addEventListener("submit", async (event) => {
     askForLogin();
   } else {
     form.submit();
+  }
+});
+
+// -- the address of what was searched has only the filters that are set ------------------------------------
+
+document.addEventListener("htmx:configRequest", (event) => {
+  const { elt: form, formData: given } = event.detail;
+  if (form.hasAttribute("hx-push-url")) {
+    [...form.querySelectorAll("input, [data-any]")].filter((each) => each.value === "").forEach((each) => given.delete(each.name));
   }
 });
 
