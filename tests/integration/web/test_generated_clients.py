@@ -7,6 +7,7 @@ not every machine has node; where it is, its compiler checks a program strictly,
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
 import importlib
 import json
@@ -30,7 +31,7 @@ from tests.waiting import ENDS_S
 DOCUMENT = pages.path("openapi")
 TYPESCRIPT = PROJECT / "tests" / "clients" / "typescript"
 BUILT = PROJECT / "build" / "typescript"  # with what npm brings
-UNREAD = "application/x-ndjson"  # by both generators, which take the array of JSON instead
+UNREAD = "application/x-ndjson"  # openapi-python-client takes the array of JSON instead
 RULE: dict[str, Any] = {"func": "app.x", "cron": "0 9 * * *", "tz": "Asia/Seoul", "tags": ["shop"]}
 pytestmark = pytest.mark.once
 
@@ -178,11 +179,16 @@ def node() -> None:
     """The packages of the TypeScript client, installed once."""
     if shutil.which("npm") is None:
         pytest.skip("there is no npm (node): the client of openapi-typescript is not tried")
-    shutil.copytree(TYPESCRIPT, BUILT, dirs_exist_ok=True)
-    if not (BUILT / "node_modules" / ".package-lock.json").exists():
-        done = subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=BUILT, capture_output=True, check=False)
-        if done.returncode:
-            pytest.skip("npm ci fails (no registry?): the client of openapi-typescript is not tried")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    wanted, installed = (TYPESCRIPT / "package-lock.json").read_text(), BUILT / "installed"
+    with (BUILT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process of the suite does the same
+        shutil.copytree(TYPESCRIPT, BUILT, dirs_exist_ok=True)
+        if not installed.exists() or installed.read_text() != wanted:
+            done = subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=BUILT, capture_output=True, check=False)
+            if done.returncode:
+                pytest.skip("npm ci fails (no registry?): the client of openapi-typescript is not tried")
+            installed.write_text(wanted)
 
 
 @pytest.mark.usefixtures("node")
