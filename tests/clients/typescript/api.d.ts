@@ -1158,11 +1158,12 @@ export interface components {
             bucket_s: number | null;
             now: string;
             buckets: unknown[];
+            rows: unknown[];
+            more_rows: number;
             reasons: {
                 outcome: string;
                 reason: string;
                 count: number;
-                example: string;
             }[];
             complete_since: string | null;
             left_out: number;
@@ -1185,6 +1186,8 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             told_at: string | null;
+            ahead_s: number | null;
+            memory: number | null;
             version: null | string;
             python: null | string;
             redis_py: null | string;
