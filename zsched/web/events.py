@@ -28,6 +28,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from contextvars import Context
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -165,7 +166,7 @@ class Events:
             if self._reader is None or self._reader.done():
                 last = await run(self._log.last)
                 self._last = _BEGINNING if last is None else last.position
-                self._reader = asyncio.create_task(self._read())
+                self._reader = asyncio.create_task(self._read(), context=Context())  # of no single request
 
     async def _read(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from zsched.core.clock import Clock
 from zsched.errors import show
 from zsched.metrics.web_meter import WebMeter
+from zsched.web.access import READS
 from zsched.web.problems import Problem
 
 PROBES: Final = ("/healthz", "/readyz", "/metrics")  # not counted: each asks many times a minute, and nobody waits
@@ -49,7 +50,7 @@ class Deadline:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(self._prefix):
+        if scope["type"] != "http" or scope["method"] not in READS or not scope["path"].startswith(self._prefix):
             await self._app(scope, receive, send)
             return
 

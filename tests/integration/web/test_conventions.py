@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import httpx
@@ -22,6 +23,8 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -82,6 +85,19 @@ def test_a_failure_of_the_server_is_found_in_its_log_by_the_id_of_the_answer() -
 
     assert (500, "r-1") == (answered.status_code, answered.headers["x-request-id"])
     assert ["r-1"] == [each["request_id"] for each in logged if each["event"] == "request_failed"]
+
+
+def test_the_reader_of_events_logs_nothing_for_the_request_that_began_it(guard: Guard, tmp_path: Path) -> None:
+    with EmbeddedRedis() as server:
+        web = Web(guard, server.url, tmp_path)
+        http = web.client()
+        with http.stream("GET", "/events") as stream:
+            next(stream.iter_lines())
+
+    told = eventually(lambda: web.events("events_wait_for_redis"))
+
+    http.close()
+    assert all("request_id" not in each for each in told)
 
 
 # -- methods ----------------------------------------------------------------------------------------------
