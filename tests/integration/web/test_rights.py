@@ -79,7 +79,7 @@ ROWS = [
     Row("PUT /calendars/{name}; DELETE /calendars/{name}", "", READ_ONLY, OUTSIDE, OUTSIDE, YES),
     Row(
         "GET /runs, /occurrences, /log, /events, /status",
-        "GET /runs, /log, /doctor, /timeline", YES, OUTSIDE, OUTSIDE, YES,
+        "GET /runs, /log, /news, /doctor, /timeline", YES, OUTSIDE, OUTSIDE, YES,
     ),
     Row("", "GET /outcomes, /find", YES, UNKNOWN, YES, YES),
     Row("", "GET /runs:retry; POST /runs:retry", READ_ONLY, OUTSIDE, OUTSIDE, YES),
