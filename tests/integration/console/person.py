@@ -43,14 +43,21 @@ class Person:
         role: str = "operator",
         *,
         has_scripts: bool = True,
-        timezone: str = "UTC",
+        timezone: str = "",
         **rights: Any,
     ) -> Iterator[Person]:
-        """A new person who has logged in. Their pages must have no errors."""
+        """
+        A new person who has logged in, in *timezone*; without one they chose each schedule's own before. Their pages
+        must have no errors.
+        """
         with web.browser(name, role, **rights) as client:
             secret = client.cookies[COOKIE]
-        with browser.new_context(base_url=web.url, java_script_enabled=has_scripts, timezone_id=timezone) as context:
-            context.add_cookies([{"name": COOKIE, "value": secret, "url": web.url, "sameSite": "Strict"}])
+        options = {"java_script_enabled": has_scripts, "timezone_id": timezone or "UTC"}
+        kept = {COOKIE: secret} if timezone else {COOKIE: secret, "zsched_zone": ""}
+        with browser.new_context(base_url=web.url, **options) as context:
+            context.add_cookies(
+                [{"name": name, "value": text, "url": web.url, "sameSite": "Strict"} for name, text in kept.items()]
+            )
             person = cls(web, context.new_page())
             yield person
             assert [] == person.trouble

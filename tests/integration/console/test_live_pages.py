@@ -176,6 +176,7 @@ def test_the_zone_of_the_browser_is_usual_from_its_first_page_and_a_chosen_one_i
     with Person.of(web, chromium, "ann", timezone="Asia/Seoul") as ann:
         ann.open("/schedules")
         ann.page.wait_for_function("document.body.dataset.tz === 'Asia/Seoul'")
+        expect(ann.page.locator("#pulse")).to_contain_text("Asia/Seoul")
         ann.page.get_by_label("Times are in").select_option("UTC")
         ann.page.wait_for_url("**tz=UTC")
         ann.open("/runs")

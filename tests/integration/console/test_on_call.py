@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 import redis
@@ -102,3 +103,12 @@ def test_the_ids_that_a_change_of_many_would_change_are_links(
     with web.browser("ann") as ann:
         assert f'href="/runs/{run_id}"' in ann.get("/runs:retry?status=failed").text
         assert 'href="/schedules/digest"' in ann.get("/schedules:pause?tag=shop").text
+
+
+def test_times_in_a_story_are_short_and_whole_in_its_tooltip(web: Web, client: Client, daemon: DaemonThread) -> None:
+    client.schedule("app.x", id="digest", at=datetime(2099, 12, 24, 18, tzinfo=UTC))
+
+    with web.browser("ann") as ann:
+        page = ann.get("/schedules/digest").text
+
+    assert re.search(r'title="[^"]*for 2099-12-24 18:00:00\+00:00">[^<]*for 24 Dec 2099 18:00:00<', page)

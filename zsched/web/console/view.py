@@ -7,8 +7,9 @@ reads removes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import date
+from datetime import datetime
 from typing import Annotated, Any, Final
 from urllib.parse import quote, unquote, urlencode
 
@@ -39,12 +40,13 @@ _SAID: Final = "zsched_said"  # the cookie with what was done
 _SAID_CHARACTERS: Final = 300  # each takes up to twelve bytes, and browsers drop a cookie beyond 4,096
 _SAID_S: Final = 60
 _LATER: Final = "<!-- later -->"  # of a template
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?[+-]\d\d:\d\d")  # as ``local_text`` writes it
 _SEE_OTHER: Final = 303
 _UTC: Final = "UTC"
 _FUNCTIONS: Final = {
     "cells": cells, "remark": remark, "local_text": local_text, "note_text": note_text, "reason_text": reason_text,
     "sentence": sentence, "shortened": shortened, "duration_text": duration_text, "plural": plural,
-    "relative_text": relative_text, "rough_duration": rough_duration, "short": with_short_workers, "iso": iso,
+    "relative_text": relative_text, "rough_duration": rough_duration, "iso": iso,
     "label_of": label_of, "run_id": RunId.ours, "acts_of": acts_of, "cut_at": cut_at,
 }  # fmt: skip
 
@@ -108,11 +110,24 @@ class View:
         return local_text(ms, self.zone(own))
 
     def short(self, ms: int, own: str | None = None) -> str:
-        """Return ``18:00:00`` for a time of today, else ``24 Dec 18:00:00``, with the year if it is another one."""
-        text, today = self.local(ms, own), self.local(self.now_ms, own)
-        year = "" if text[:4] == today[:4] else f" {text[:4]}"
-        day = "" if text[:10] == today[:10] else f"{date.fromisoformat(text[:10]):%-d %b}{year} "
-        return day + text[11:19]
+        """Return a time as in ``brief``."""
+        return self.brief(self.local(ms, own))
+
+    def brief(self, text: str) -> str:
+        """
+        Return *text* with short names of workers and short times: ``18:00:00`` if that is today, else ``24 Dec
+        18:00:00``, with the year if it is another one.
+        """
+        return _TIME.sub(self._brief_time, with_short_workers(text))
+
+    def _brief_time(self, found: re.Match[str]) -> str:
+        try:
+            at = datetime.fromisoformat(found[0])
+        except ValueError:  # somebody's own text
+            return found[0]
+        today = from_ms(self.now_ms).astimezone(at.tzinfo)
+        year = "" if at.year == today.year else f" {at.year}"
+        return f"{at:%H:%M:%S}" if at.date() == today.date() else f"{at:%-d %b}{year} {at:%H:%M:%S}"
 
     def local_input(self, ms: int, own: str | None = None) -> str:
         """Return a time for a field of a form: ``2026-12-24T18:00:00``."""
@@ -158,7 +173,7 @@ class View:
     def text(self, name: str, *, is_part: bool = False, **shown: Any) -> str:
         """Return the text of page *name*, or of its block ``live``."""
         template = TEMPLATES.get_template(f"console/{name}.html")
-        given = {**_FUNCTIONS, "view": self, "trouble": None, **shown}
+        given = {**_FUNCTIONS, "view": self, "short": self.brief, "trouble": None, **shown}
         text = "".join(template.blocks["live"](template.new_context(given))) if is_part else template.render(given)
         return text.encode(errors="backslashreplace").decode()  # other programs' JSON may have half of a character
 
