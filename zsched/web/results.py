@@ -99,7 +99,8 @@ def choice_of(values: Iterable[Any]) -> Json:
 
 def nullable(schema: Json) -> Json:
     """Return *schema*, or null."""
-    return {"anyOf": [schema, {"type": "null"}]}
+    kind = schema.get("type")
+    return {**schema, "type": [kind, "null"]} if isinstance(kind, str) else {"anyOf": [schema, {"type": "null"}]}
 
 
 def array_of(schema: Json) -> Json:
@@ -129,10 +130,8 @@ def _member(name: str, value: Any, hint: Any = None) -> Json:
     if name.endswith("_s") and not isinstance(value, dict):
         return {"type": ["number", "null"]}
     form, parts = _FORMS.get(name), typing.get_args(hint)
-    if form is not None and form.value_type is ValueType.WORD:
-        return {"enum": [*form.words, None]}
-    if form is not None and form.value_type is ValueType.BOOLEAN:
-        return form.schema
+    if form is not None and form.value_type in (ValueType.WORD, ValueType.BOOLEAN):
+        return {"enum": [*form.words, None]} if form.words else form.schema
     if value and isinstance(value, dict | list) and not {hint, *parts} & _NAMES.keys():
         return nullable(_of_value(value)) if NoneType in parts else _of_value(value)
     if found := _of_hint(hint):
@@ -147,9 +146,7 @@ def _of_hint(hint: Any) -> Json:
         return {**TEXT, "examples": [each.value for each in hint]} if hint in _OPEN else choice_of(hint)
     parts, origin = typing.get_args(hint), typing.get_origin(hint)
     if isinstance(hint, UnionType):
-        if set(parts) <= _TYPE_NAMES.keys():
-            return {"type": sorted(_TYPE_NAMES[kind] for kind in parts)}
-        return nullable(named) if NoneType in parts and (named := _of_hint(parts[0])) else {}
+        return nullable(found) if NoneType in parts and (found := _of_hint(parts[0])) else {}
     if origin in (list, tuple, Sequence) and (items := _of_hint(parts[0])):
         return array_of(items)
     if origin is Mapping and (values := _of_hint(parts[1])):
