@@ -238,7 +238,7 @@ document.addEventListener("submit", async (event) => {
   window.addEventListener("pageshow", settle, { once: true }); // back on this page
   button.disabled = true;
   button.textContent = "Working …";
-  const answer = await fetch("/outcomes?id=session", { headers: { "HX-Request": "true" } }).catch(() => ({}));
+  const answer = await fetch("/outcomes?id=-", { headers: { "HX-Request": "true" } }).catch(() => ({}));
   if (answer.status === 401) {
     settle();
     askForLogin();
