@@ -910,9 +910,9 @@ export interface components {
         };
         Source: {
             place: string;
-            archive: null | string;
+            archive: string | null;
             complete_since: string | null;
-            as_of: null | string;
+            as_of: string | null;
             /** Format: date-time */
             as_of_at: string | null;
             problem: string | null;
@@ -956,20 +956,20 @@ export interface components {
             failure_ttl_s: number | null;
             retries: number | null;
             rate_limit: unknown;
-            name: null | string;
-            description: null | string;
+            name: string | null;
+            description: string | null;
             tags: string[];
-            owner: null | string;
+            owner: string | null;
             /** Format: date-time */
             created_at: string | null;
             /** Format: date-time */
             updated_at: string | null;
-            version: null | string;
-            last_run_id: null | string;
+            version: string | null;
+            last_run_id: string | null;
             /** Format: date-time */
             last_nominal_at: string | null;
-            note: null | string;
-            paused_by: null | string;
+            note: string | null;
+            paused_by: string | null;
             /** Format: date-time */
             resumes_at: string | null;
             since: string | null;
@@ -981,8 +981,8 @@ export interface components {
             outcome: string;
             /** Format: date-time */
             next_at: string | null;
-            run_id: null | string;
-            version: null | string;
+            run_id: string | null;
+            version: string | null;
             archived?: boolean;
         };
         Attempt: {
@@ -1060,7 +1060,7 @@ export interface components {
             what: string;
             at: string;
             entry: string;
-            run_id: null | string;
+            run_id: string | null;
             /** Format: date-time */
             nominal_at: string | null;
             /** Format: date-time */
@@ -1074,20 +1074,20 @@ export interface components {
             last_at: string | null;
             count: number;
             why: string | null;
-            by: null | string;
+            by: string | null;
             changed: string[];
         };
         Story: {
             id: string;
-            name: null | string;
+            name: string | null;
             known: boolean;
             verdict: {
                 word: string;
                 text: string;
                 remedy: string;
             };
-            created_by: null | string;
-            changed_by: null | string;
+            created_by: string | null;
+            changed_by: string | null;
             story: {
                 at: string;
                 text: string;
@@ -1173,14 +1173,14 @@ export interface components {
             dates: string[];
             windows: string[];
             events: string[];
-            owner: null | string;
+            owner: string | null;
         };
         Daemon: {
             id: string;
             /** @enum {unknown} */
             role: "leader" | "standby" | "barred" | "silent" | "stopped";
-            host: null | string;
-            worker: null | string;
+            host: string | null;
+            worker: string | null;
             pid: number | null;
             /** Format: date-time */
             started_at: string | null;
@@ -1188,12 +1188,12 @@ export interface components {
             told_at: string | null;
             ahead_s: number | null;
             memory: number | null;
-            version: null | string;
-            python: null | string;
-            redis_py: null | string;
-            rq: null | string;
-            tzdata: null | string;
-            may_not_lead: null | string;
+            version: string | null;
+            python: string | null;
+            redis_py: string | null;
+            rq: string | null;
+            tzdata: string | null;
+            may_not_lead: string | null;
             failing: {
                 [key: string]: string;
             };
@@ -1246,7 +1246,7 @@ export interface components {
             what: string;
             at: string;
             entry: string;
-            run_id: null | string;
+            run_id: string | null;
             /** Format: date-time */
             nominal_at: string | null;
             /** Format: date-time */
@@ -1260,7 +1260,7 @@ export interface components {
             last_at: string | null;
             count: number;
             why: string | null;
-            by: null | string;
+            by: string | null;
             changed: string[];
             func: unknown;
             queue: unknown;
@@ -1329,7 +1329,7 @@ export interface components {
             dates: string[];
             windows: string[];
             events: string[];
-            owner: null | string;
+            owner: string | null;
             id: string;
         };
         Status: {
