@@ -120,15 +120,19 @@ async def list_occurrences(
 
 @occurrences.get("/occurrences", **schemas.route("Counts of occurrences by spans of time.", "Timeline"))
 async def count_occurrences(
-    call: Admitted, start: Annotated[str, Query(alias="from")], end: Annotated[str, Query(alias="to")], bucket: str
-) -> Response:
+    call: Admitted, filters: Filters, start: Annotated[str, Query(alias="from")],
+    end: Annotated[str, Query(alias="to")], bucket: str, by: QueryText = None,
+    limit: Annotated[int, Query(ge=1, le=_MOST_PAST)] = 40,
+) -> Response:  # fmt: skip
     """
-    Count the occurrences in [`from`, `to`) by spans of `bucket`, such as `15m`: outcomes by their words, and those that
-    are `expected`. Outcomes before `complete_since` are not counted.
+    Count the occurrences in [`from`, `to`) by spans of `bucket`, whole minutes such as `15m`: outcomes by their words,
+    and those that are `expected`. Outcomes before `complete_since` are not counted. `by` schedule, queue or tag: also
+    in the `limit` `rows` with most failures.
     """
     call.demand_all("the timeline")
     times = aware("from", start), aware("to", end)
-    return JsonAnswer((await call.client.timeline(*times, bucket)).to_dict())  # type: ignore[arg-type]  # given
+    found = await call.client.timeline(*times, bucket, by, limit, **filters)  # type: ignore[arg-type]  # given
+    return JsonAnswer(found.to_dict())
 
 
 @occurrences.get("/forecast", **schemas.route("What will fire, or how much of it.", "Forecast"))

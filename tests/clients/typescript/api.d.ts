@@ -458,8 +458,9 @@ export interface paths {
         };
         /**
          * Counts of occurrences by spans of time.
-         * @description Count the occurrences in [`from`, `to`) by spans of `bucket`, such as `15m`: outcomes by their words, and those that
-         *     are `expected`. Outcomes before `complete_since` are not counted.
+         * @description Count the occurrences in [`from`, `to`) by spans of `bucket`, whole minutes such as `15m`: outcomes by their words,
+         *     and those that are `expected`. Outcomes before `complete_since` are not counted. `by` schedule, queue or tag: also
+         *     in the `limit` `rows` with most failures.
          */
         get: operations["count_occurrences"];
         put?: never;
@@ -2610,6 +2611,14 @@ export interface operations {
                 from: string;
                 to: string;
                 bucket: string;
+                by?: string | null;
+                limit?: number;
+                match?: string | null;
+                func?: string | null;
+                queue?: string | null;
+                tag?: string | null;
+                name?: string | null;
+                owner?: string | null;
             };
             header?: never;
             path?: never;

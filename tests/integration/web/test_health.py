@@ -134,6 +134,8 @@ def test_the_timeline_counts_what_happened_and_what_is_expected(
     assert 1 + 2 <= sum(bucket.get("expected", 0) for bucket in told["buckets"]) <= 1 + 3
     assert (3600, 0) == (told["bucket_s"], told["left_out"])
     assert told["complete_since"] == told["from"]
+    [row] = http.get("/occurrences", params=span | {"by": "schedule", "match": "often"}).json()["rows"]
+    assert ("often", {"expected"}) == (row["name"], {word for each in row["buckets"] for word in each} - {"at"})
     for bad, option in (({"to": span["from"]}, "to"), ({"bucket": "1s"}, "bucket"), ({"from": "noon"}, "from")):
         answer = http.get("/occurrences", params=span | bad)
         assert (422, option) == (answer.status_code, answer.json().get("option")), answer.text
