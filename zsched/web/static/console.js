@@ -137,10 +137,51 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     if (isHeld()) { // since it was asked for
       isOld = true;
     } else {
-      Idiomorph.morph(live, event.detail.serverResponse, { morphStyle: "innerHTML" }); // touches what differs
+      morph(live, new DOMParser().parseFromString(event.detail.serverResponse, "text/html").body);
     }
   }
 });
+
+// Make *old* like *now*, and touch only what differs: a mark, the focus and the place in the page stay.
+function morph(old, now) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    old.data = now.data;
+    return;
+  }
+  const [olds, news] = [old, now].map((each) => [...each.childNodes].filter((one) => textOf(one).trim() !== ""));
+  const texts = olds.map(textOf);
+  const coming = new Map();
+  news.forEach((each) => coming.set(textOf(each), (coming.get(textOf(each)) ?? 0) + 1));
+  let place = 0;
+  for (const each of news) {
+    const text = textOf(each);
+    const same = texts.indexOf(text, place);
+    coming.set(text, coming.get(text) - 1);
+    if (same >= 0 && !texts.slice(place, same).some((one) => coming.get(one) > 0)) {
+      olds.slice(place, same).forEach((gone) => gone.remove());
+      place = same + 1;
+    } else if (place < olds.length && olds[place].nodeName === each.nodeName && !(coming.get(texts[place]) > 0)) {
+      setAttributes(olds[place], each);
+      morph(olds[place], each);
+      place += 1;
+    } else {
+      old.insertBefore(document.importNode(each, true), olds[place] ?? null);
+    }
+  }
+  olds.slice(place).forEach((gone) => gone.remove());
+}
+
+function textOf(node) {
+  return node.outerHTML ?? node.data;
+}
+
+function setAttributes(old, now) {
+  if (old.nodeType === Node.ELEMENT_NODE) {
+    const names = now.getAttributeNames();
+    old.getAttributeNames().filter((name) => !names.includes(name)).forEach((name) => old.removeAttribute(name));
+    names.forEach((name) => old.setAttribute(name, now.getAttribute(name)));
+  }
+}
 
 // -- a server that hangs: its stream is silent, also without the beat that it has every few seconds -----------
 
