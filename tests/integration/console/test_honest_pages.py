@@ -72,7 +72,7 @@ def test_the_list_of_what_did_not_run_counts_and_says_since_when_no_daemon_led(w
     text = page(web, "ann-2", "/timeline")
 
     assert f"{2 * PASSED} occurrences in this time" in text
-    assert 2 == text.count("no daemon led from ")
+    assert 2 == text.count(">no daemon led from ")
 
 
 def fill_the_log(client: Client, number: int) -> None:
