@@ -20,6 +20,7 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded.guard import Guard
+from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once
 PASSED = 10  # in the outage, of each schedule
@@ -66,6 +67,19 @@ def test_a_timeline_without_occurrences_says_so_and_a_filter_of_ids_shows_one_sh
         assert "whose schedule is paused, are not decided yet" in text
         assert "One-shots to come are in the bars of all, and only without a filter." in text
     assert "reminder-42: to come" in once
+
+
+def test_a_timeline_hatches_the_time_of_which_nothing_is_known(
+    web: Web, client: Client, redis_client: redis.Redis
+) -> None:
+    for id in "ab":
+        client.enqueue("app.tasks.remind", id=id)
+    redis_client.xtrim(Keys("default").log(), maxlen=1, approximate=False)
+
+    text = page(web, "hal", "/timeline")
+
+    assert "Hatched: not known. What is counted goes back to" in text
+    assert 2 <= text.count('class="unknown"')  # of all, and of a row
 
 
 def test_the_list_of_what_did_not_run_counts_and_says_since_when_no_daemon_led(web: Web, outage: int) -> None:
