@@ -186,5 +186,6 @@ def test_occurrences_and_runs_that_a_person_cancelled_have_a_grey_mark_and_are_n
     cancelled = [occurrence("a", What.CANCELLED), occurrence("a", run=run)]
 
     assert [Mark.CANCELLED] * 2 == [mark_of(one) for one in cancelled]
-    [row] = drawn_rows(SHOWN, NOW_MS, "schedule", cancelled, [])
-    assert 0 == row.bad
+    found = timeline(("a", False, [(1, "cancelled", 2)]))
+    [row] = drawn_rows(SHOWN, found, RowsBy.SCHEDULE, [replace(one, facets=RULE) for one in cancelled], {})
+    assert (0, 2) == (row.bad, len(row.marks))
