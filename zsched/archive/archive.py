@@ -50,10 +50,7 @@ class Archive:
 
     def __init__(self, path: Path, namespace: str, *, keep_args: bool = True) -> None:
         """
-        Open the archive, or create it. *holder*: as in ``Lock``.
-
-        Raises:
-            ArchiveInUse, ArchiveForeign, ArchiveCorrupt, ArchiveFailed, ArchiveError.
+        Open it, or create it. Raises ArchiveInUse, ArchiveForeign, ArchiveCorrupt, ArchiveFailed, ArchiveError.
         """
         self.path, self.namespace = path, namespace
         self._keeps_args = keep_args

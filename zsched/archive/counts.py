@@ -112,13 +112,13 @@ def counts_of(history: History, wanted: WantedCounts) -> dict[str, Any]:
             members.setdefault(name, []).append(number)
     names = sorted(weights, key=lambda name: (weights[name], name))
     rows = {name: members[name] for name in names[: wanted.most]}
-    cells = dict[int, list[tuple[int, str, int]]]()
+    cells, has_once = dict[int, list[tuple[int, str, int]]](), wanted.by is RowsBy.SCHEDULE
     for place, number, count in _sums(history.db, wanted, {*chain(*rows.values())}, "place, series"):
         cells.setdefault(number, []).append((place, known[number].word, count))
     return {
         "totals": list(_sums(history.db, wanted, among, "place, word")),
         "rows": [
-            (name, not known[numbers[0]].id, [*chain(*(cells[number] for number in numbers))])
+            (name, has_once and not known[numbers[0]].id, [*chain(*(cells[number] for number in numbers))])
             for name, numbers in rows.items()
         ],
         "more_rows": len(names) - len(rows),

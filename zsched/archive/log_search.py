@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from zsched.archive import body
 from zsched.archive.history import History
 from zsched.archive.index import asked_by, key_of
 from zsched.archive.schema import POSTING_BITS
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry
+from zsched.core.log.kinds import kinds_telling
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 
 _LOOKED_FOR_MS: Final = 1000.0
+_WINDOW: Final = 2000  # entries of any kind between two readings of the clock
 _PLACES: Final = "SELECT n FROM posting WHERE segment = ? AND value = ? ORDER BY n DESC"
 
 
@@ -39,10 +42,19 @@ def _numbers(history: History, by: str | None, id: str | None, what: What | None
     """Yield the numbers of entries that may be wanted, from an index that has them all and few others."""
     if by is None and id is not None:
         return (n for n, _ in history.numbers(id))
-    is_outcome = by is None and what in OUTCOMES and what is not What.FIRED
-    value = key_of(what.value if is_outcome and what else asked_by(by))
+    if by is None and what is not None and (what not in OUTCOMES or what is What.FIRED):
+        return _telling(history, what)
+    value = key_of(what.value if by is None and what else asked_by(by))
     segments = range(history.last_n >> POSTING_BITS, -1, -1)
     return (n for segment in segments for (n,) in history.db.execute(_PLACES, (segment, value)))
+
+
+def _telling(history: History, what: What) -> Iterator[int]:
+    """Yield the numbers of entries of the kinds that tell of *what*, and one of each window: a search may end there."""
+    query = f"SELECT n FROM entry WHERE n > ? AND n <= ? AND {body.of_kinds(kinds_telling(what))} ORDER BY n DESC"
+    for end in range(history.last_n, 0, -_WINDOW):
+        found = [n for (n,) in history.db.execute(query, (end - _WINDOW, end))]
+        yield from found or [max(end - _WINDOW + 1, 1)]
 
 
 def _is_wanted(history: History, entry: Entry, by: str | None, id: str | None, what: What | None) -> bool:

@@ -116,6 +116,8 @@ def test_the_log_is_filtered_by_the_kind_of_change(web: Web, client: Client, dae
     paused, put = (page(web, f"bob-{what}", f"/log?what={what}") for what in ("paused", "put"))
     with web.browser("bob-3") as bob:
         unknown = bob.get("/log?what=eaten")
+        client.schedule("app.tasks.remind", id="soon", after=0)
+        eventually(lambda: "soon" in bob.get("/log?what=fired").text)  # nobody asked for it: a daemon did it
 
     assert ("no mails today" in paused, "no mails today" in put) == (True, False)
     assert " leads" in page(web, "bob-2", "/log?all=1")  # an entry without a schedule

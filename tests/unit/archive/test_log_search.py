@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.builders.entries import entry, fire, put
+from tests.builders.entries import T_US, end, entry, fire, put
+from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import SteppingClock, archived, prune
 from zsched.archive import Archive, History
 from zsched.archive.log_search import log_search
 from zsched.core.entry import Entry
 from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.run import Run, RunStatus
 
 
 def cancelled(seq: int, id: str, by: str) -> Entry:
@@ -47,17 +49,29 @@ def of_ann_and_bob(path: Path) -> Path:
         ({"by": "bob", "id": "b"}, [3]),
         ({"what": What.CANCELLED}, [2002, 3, 2]),
         ({"by": "ann", "what": What.PAUSED}, []),
+        ({"what": What.PUT}, [1]),
+        ({"what": What.PAUSED}, []),
+        ({"what": What.FIRED, "limit": 2}, [2001, 2000]),
     ],
 )
 def test_entries_that_people_asked_for_are_found_behind_any_number_of_fires(
     of_ann_and_bob: Path, wanted: dict[str, Any], expected: list[int]
 ) -> None:
-    assert (expected, False) == found(of_ann_and_bob, **wanted)
+    assert (expected, "limit" in wanted) == found(of_ann_and_bob, **wanted)
 
 
 def test_a_search_with_a_limit_or_without_time_says_that_there_may_be_more(of_ann_and_bob: Path) -> None:
     assert ([2002], True) == found(of_ann_and_bob, limit=1)
     assert ([2002], True) == found(of_ann_and_bob, SteppingClock(10_000))
+
+
+def test_changes_that_daemons_made_are_found_by_their_kind(path: Path) -> None:
+    ended = end(3, Run(f"a-{DUE_MS}", RunStatus.SUCCEEDED, T_US))
+    fires = (fire(seq, "b-5") for seq in range(4, 5000))
+    archived(path, [put(1, "a"), fire(2, f"a-{DUE_MS}"), ended, *fires])
+
+    assert ([3], False) == found(path, what=What.RUN_ENDED)
+    assert ([], True) == found(path, SteppingClock(600), what=What.RUN_ENDED)  # it had time for two windows
 
 
 def test_entries_that_were_deleted_by_age_are_not_found(path: Path) -> None:

@@ -112,6 +112,8 @@ async def _found(view: View, shown: ShownTime, by: RowsBy, filters: Mapping[str,
         _changes(view, shown, None, _MARKED, given) if "match" in filters or number <= _MARKED else _none(),
         _coming(view, shown, counted, by, given),
     )
+    if number > _MARKED:  # the newest of them are no whole row of a rule; one-shots with some ids have no counts
+        past = [one for one in past if one.facets and not one.facets.is_rule]
     rows = drawn_rows(shown, counted, by, past, coming, has_ids=has_ids and by is RowsBy.SCHEDULE)
     replacements = await replaced_since(client, shown.start_ms, **filters) if listed else Replacements()
     absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
