@@ -16,12 +16,13 @@ from typing import Any, Final, TypeVar
 
 from zsched.archive.counts import counts_of
 from zsched.archive.history import History
+from zsched.archive.labels import waiting_with
 from zsched.archive.log_search import log_search
 from zsched.archive.ran import ran
 from zsched.archive.records import original_of, puts_of
 from zsched.archive.search import Search
 from zsched.core.entry import Entry, Position
-from zsched.core.facets import question_number, question_text
+from zsched.core.facets import Facets, question_number, question_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.counts import WantedCounts
 from zsched.core.occurrences.lateness import waited_since_us
@@ -164,6 +165,7 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
         log_search,
         {"by": _maybe(question_text), "id": _maybe(question_text), "what": _maybe(What), "limit": question_number},
     ),
+    "waiting": (waiting_with, {"facets": lambda value: Facets.of_texts(*value)}),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (
         _ran_between,
