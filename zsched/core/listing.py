@@ -177,7 +177,7 @@ def select(wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
     kept = (
         schedule for state in ScheduleState for schedule in _in_state(state, wanted, source) if wanted.keeps(schedule)
     )
-    return islice(kept, wanted.limit)
+    yield from islice(kept, wanted.limit)
 
 
 class _Known:
