@@ -27,8 +27,7 @@ from zsched.core.wording import plural, some
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 from zsched.files.checking import ClientChecks
 from zsched.imports.found import ImportSource, Item, OneShot
-from zsched.imports.moving import Undone
-from zsched.imports.putting import Importing, refuse_twins
+from zsched.imports.moving import Importing, Undone, refuse_twins
 from zsched.imports.rqjobs import RQJobs
 from zsched.storage.connection import link_of
 from zsched.storage.rqjob import Encoder
