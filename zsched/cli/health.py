@@ -139,7 +139,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, dee
     with reaching(invocation):
         findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
         if deep:
-            from zsched.cli.deep import deep_findings
+            from zsched.cli.archived import deep_findings
 
             findings += deep_findings(settings, link)
     invocation.answer(map(_to_dict, findings), Table(_HEADER, _rows(findings)), "", _summary(findings))
