@@ -3,7 +3,7 @@ The command line: one file per group of commands, all thin over ``zsched.client`
 
 Reading order: program (exit codes, shared options, a command's context, errors), values (parses arguments), filters
 (options that choose schedules or runs), functions (resolves dotted paths), formats (times and runs as texts), lines
-(what a command shows), tables and terminal (fit it into a width), output (progress), then the commands. Four files are
+(what a command shows), terminal (fits it into a width), output (progress), then the commands. Four files are
 parts of commands: status_screen formats ``zsched status``, run_view shows one run, repairs changes many, and
 import_steps runs an import.
 
@@ -61,7 +61,7 @@ _COMMANDS: Final = {
         ("backfill", "lives.backfill", "Run the past occurrences that did not run."),
         ("export", "files.export", "Write the recurring schedules as a TOML file."),
         ("tasks", "functions.tasks", "List the tasks of a module, with their parameters."),
-        ("simulate", "simulate.simulate", "Show what would become of the schedules of a file."),
+        ("simulate", "files.simulate", "Show what would become of the schedules of a file."),
         ("files", "shipped.shipped", "Print units of systemd, settings, users of Redis, alerts."),
     ),
 }
