@@ -17,10 +17,9 @@ from zsched.core.occurrences.changes import BACKFILL, Change
 from zsched.core.occurrences.lateness import Lateness
 from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, RAN, RESTORED_RUNS, Outcome, What
 from zsched.core.occurrences.search import is_push, run_that_ended
-from zsched.core.runs.attempt_lines import attempt_lines, in_order
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
-from zsched.core.story.sentences import CHANGED, CREATED, local_text, sentence, told_together
+from zsched.core.story.sentences import CHANGED, CREATED, attempt_lines, in_order, local_text, sentence, told_together
 from zsched.core.story.source import Source
 from zsched.core.story.verdict import (
     LEADERLESS,
