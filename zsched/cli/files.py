@@ -15,15 +15,14 @@ from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.lines import Table, cut, printable
 from zsched.cli.output import Progress, say
+from zsched.cli.parameters import by_name, content, duration, zone_option
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
-from zsched.cli.values import by_name, content, duration
 from zsched.client import Client
 from zsched.client.allowed import check_allowed
 from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.clock import SystemClock
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.simulation import Simulated, for_json
-from zsched.core.options.forms import zone_name
 from zsched.core.wording import duration_text, plural, some
 from zsched.errors import InvalidFile
 from zsched.files.applying import CREATED, STALE, UNCHANGED, UPDATED, Application, Applied
@@ -184,7 +183,7 @@ _DAY: Final = timedelta(days=1)
     "--took", multiple=True, callback=by_name(duration, "app.report=90s"), metavar="FUNC=DURATION",
     help="Duration of its runs; default: the median of its last ones."
 )  # fmt: skip
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+@zone_option()
 def simulate(
     invocation: Invocation, /, file: str, days: int, workers: dict[str, int], took: dict[str, timedelta], tz: str
 ) -> int:
@@ -197,7 +196,6 @@ def simulate(
       zsched simulate schedules.toml
       zsched simulate schedules.toml --days 7 --workers email=2 --took app.report=90s
     """
-    zone_name(tz)
     client, checks = _client_and_checks(invocation, file)
     try:
         application = Application(client, read(file, content(file, "a TOML file of schedules"), checks))

@@ -10,14 +10,12 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.filters import facet_filters
 from zsched.cli.lines import Shown, Table
 from zsched.cli.output import Progress
+from zsched.cli.parameters import Moment, by_name, duration, facet_filters, instant, moment, moment_at, zone_option
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import Moment, by_name, duration, instant, moment, moment_at
 from zsched.core.occurrences.forecast import By, Forecast
 from zsched.core.occurrences.simulation import Backlog
-from zsched.core.options.forms import zone_name
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import duration_text, plural, relative_text, some
 
@@ -40,7 +38,7 @@ WORKERS: Final = by_name(partial(click.IntRange(1, 10_000).convert, param=None, 
 @click.option("--quiet-window", type=duration, metavar="DURATION", help="Find the first gap of this length.")
 @facet_filters("schedules")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=_LIMIT, show_default=True, metavar="N", help="Rows.")
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Read and show times in this zone.")
+@zone_option("Read and show times in this zone.")
 def forecast(invocation: Invocation, /, start: Any, end: Moment, tz: str, limit: int, **asked: Any) -> None:
     """
     Show what will fire: each occurrence, or how many --by queue, minute or function. Overdue ones fire now. Paused and
@@ -52,7 +50,6 @@ def forecast(invocation: Invocation, /, start: Any, end: Moment, tz: str, limit:
       zsched forecast --to 24h --by queue --workers email=4 --suggest
       zsched forecast --to 24h --quiet-window 5m
     """
-    zone_name(tz)
     until: Any = end if isinstance(end, timedelta) else moment_at(end, "to", tz)
     with Progress("rules", is_quiet=invocation.wants_json, least=_MANY, counted="rules counted") as progress:
         found = invocation.client().forecast(

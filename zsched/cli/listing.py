@@ -11,12 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from zsched.cli.completion import completed_ids
-from zsched.cli.filters import schedule_filters, stacked, table_option
-from zsched.cli.formats import due_text, iso_text, run_table, utc_text
+from zsched.cli.formats import due_text, iso_text, run_table, show_run, utc_text
 from zsched.cli.lines import Shown, Table, pairs
+from zsched.cli.parameters import completed_ids, instant, moment_at, schedule_filters, stacked, table_option
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import instant, moment_at
 from zsched.client import Client
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.model import Schedule
@@ -92,8 +90,6 @@ def show(invocation: Invocation, /, id: str) -> None:
     except ScheduleNotFound:
         if RunId.parse(id) is None:
             raise
-        from zsched.cli.run_view import show_run  # it imports the readers of the past
-
         show_run(invocation, *client.get_run(id))
         return
     times, runs, story = client._coming(schedule, _FEW), client.runs(id, limit=_FEW), client.why(id)

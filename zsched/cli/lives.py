@@ -14,14 +14,12 @@ from typing import Any, Final
 import click
 
 from zsched import errors
-from zsched.cli.completion import completed_ids
-from zsched.cli.filters import F, run_filters, schedule_filters, stacked
 from zsched.cli.formats import due_text
 from zsched.cli.lines import cut
 from zsched.cli.output import Progress, stoppable
+from zsched.cli.parameters import F, completed_ids, instant, run_filters, schedule_filters, stacked
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.repairs import Repair, bulk_options
-from zsched.cli.values import instant
 from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill

@@ -13,8 +13,8 @@ from typing import Final
 import click
 
 from zsched.cli.lines import printable
+from zsched.cli.parameters import Moment, moment, moment_at
 from zsched.cli.program import Invocation, close_stdout, command, connect
-from zsched.cli.values import Moment, moment, moment_at
 from zsched.client import Client
 from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import parse

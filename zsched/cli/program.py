@@ -172,11 +172,12 @@ def connect(settings: Settings, link: Link | None = None) -> Client:
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
-def command(
-    name: str | None = None, cls: Any = None, **attributes: Any
-) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command of a function that takes the Invocation first. The default name is the function's."""
-    return lambda function: click.command(name, cls=cls or Subcommand, **attributes)(pass_invocation(function))
+def command(name: str | None = None, of: Any = click, cls: Any = None) -> Callable[[Callable[..., Any]], click.Command]:
+    """
+    Make a command of a function that takes the Invocation first, one of the group *of* if given. The default name is
+    the function's.
+    """
+    return lambda function: of.command(name, cls=cls or Subcommand)(pass_invocation(function))
 
 
 # -- the program ------------------------------------------------------------------------------------

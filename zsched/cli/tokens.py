@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from zsched.cli.lines import Table
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, group, pass_invocation
-from zsched.cli.values import duration
+from zsched.cli.parameters import duration
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, command, group
 from zsched.client.caller import caller
 from zsched.core.clock import SystemClock
 from zsched.core.model import iso
@@ -36,7 +36,7 @@ def tokens() -> None:
     """
 
 
-@tokens.command(cls=Subcommand)
+@command(of=tokens)
 @click.argument("name")
 @click.option("--role", type=_ROLES, required=True, help="What the account may do.")
 @click.option("--func", "funcs", multiple=True, metavar="GLOB", help="Only schedules whose functions all match.")
@@ -44,7 +44,6 @@ def tokens() -> None:
 @click.option("--tag", "tags", multiple=True, metavar="GLOB", help="Only schedules with such a tag.")
 @click.option("--arguments", is_flag=True, help="Also read arguments, results and tracebacks.")
 @click.option("--expires", type=duration, metavar="DURATION", help="How long it is valid, such as 90d; default always.")
-@pass_invocation
 def add(
     invocation: Invocation, /, name: str, role: str, arguments: bool, expires: timedelta | None, **given: Any
 ) -> int:
@@ -74,8 +73,7 @@ def add(
     return DONE
 
 
-@tokens.command("list", cls=Subcommand)
-@pass_invocation
+@command("list", of=tokens)
 def list_(invocation: Invocation) -> int:
     """List the accounts with their role, limits, expiry and last use. The tokens themselves are stored nowhere."""
     file = accounts_file(invocation.settings())
@@ -86,9 +84,8 @@ def list_(invocation: Invocation) -> int:
     return DONE
 
 
-@tokens.command(cls=Subcommand)
+@command(of=tokens)
 @click.argument("name")
-@pass_invocation
 def revoke(invocation: Invocation, name: str) -> int:
     """Revoke account NAME: its token and its sessions end at once. Exit code 3: there is no such account."""
     was_there = accounts_file(invocation.settings()).revoke(name)
