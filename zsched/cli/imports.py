@@ -20,8 +20,7 @@ from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.files.reading import STDIN
 from zsched.imports.crontab import read_crontab, users_of
-from zsched.imports.found import ImportSource
-from zsched.imports.local_zone import local_zone
+from zsched.imports.found import ImportSource, local_zone
 from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
 from zsched.imports.rqcron import owner_of, read_rq_cron
 from zsched.imports.rqjobs import read_rq_scheduled, read_rq_scheduler

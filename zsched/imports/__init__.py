@@ -17,5 +17,5 @@ so at every moment at least one of the two has it.
 Not guaranteed: during the move a one-shot may be in both places. If the import is killed between the two commands, a
 page of one-shots stays in both. The same import again removes them from the source; run it before their time.
 
-Reading order: ``found``, ``local_zone``, ``crontab``, ``rqjobs``, ``rqcron``, ``moving`` (and back).
+Reading order: ``found``, ``crontab``, ``rqjobs``, ``rqcron``, ``moving`` (and back).
 """
