@@ -56,11 +56,8 @@ def problems(*facts: object) -> list[Finding]:
 
 
 def _problems(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted((one for one in findings if one.severity is Severity.PROBLEM), key=_rank)
-
-
-def _rank(finding: Finding) -> int:
-    return WORST.index(finding.name) if finding.name in WORST else len(WORST)
+    found = (one for one in findings if one.severity is Severity.PROBLEM)
+    return sorted(found, key=lambda one: (*WORST, one.name).index(one.name))
 
 
 def _findings(*facts: object) -> Iterator[Finding]:

@@ -185,10 +185,6 @@ def _coalesced(change: Change, tz: str, context: str) -> str:
     return f"left out {_range(change, tz)} in favour of {favour}: {context or 'all had passed by then'}"
 
 
-def _excluded(change: Change, tz: str, context: str) -> str:
-    return f"excluded {_range(change, tz)} {change.why}"
-
-
 def _duplicate(change: Change, tz: str, context: str) -> str:
     if context:
         return f"not pushed for {_at(change.nominal_ms, tz)}: {context}"
@@ -220,7 +216,7 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.SKIPPED: _skipped,
     What.EXPIRED: _expired,
     What.COALESCED: _coalesced,
-    What.EXCLUDED: _excluded,
+    What.EXCLUDED: "excluded {range} {0.why}",
     What.DUPLICATE: _duplicate,
     What.CANCELLED: _cancelled,
     What.QUARANTINED: "quarantined: {0.why}",
@@ -277,6 +273,7 @@ def _parts(change: Change, tz: str) -> dict[str, str]:
         "due": "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}",
         "next": _at(change.next_ms, tz),
         "which": _which(change, tz),
+        "range": _range(change, tz),
     }
 
 

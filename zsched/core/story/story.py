@@ -123,11 +123,7 @@ def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
     """Return the schedule's *changes* that name run *run_id* or concern its occurrence."""
     parts = RunId.parse(run_id)
     nominal_ms = None if parts is None or parts.rerun else parts.nominal_ms
-    return [change for change in changes if _names(change, run_id) or _concerns(change, nominal_ms)]
-
-
-def _names(change: Change, run_id: str) -> bool:
-    return change.run_id == run_id or run_id in change.why.split()
+    return [one for one in changes if run_id in (one.run_id, *one.why.split()) or _concerns(one, nominal_ms)]
 
 
 def _concerns(change: Change, nominal_ms: int | None) -> bool:
