@@ -2,10 +2,9 @@
 The command line: one file per group of commands, all thin over ``zsched.client``.
 
 Reading order: program (exit codes, shared options, a command's context, errors), parameters (arguments and options that
-several commands have), functions (resolves dotted paths), formats (times and runs as texts), lines (what a command
-shows), terminal (fits it into a width), output (progress), then the commands. Three files are
-parts of commands: status_screen formats ``zsched status``, repairs changes many runs, and import_steps runs an
-import.
+several commands have), functions (resolves dotted paths), formats (times and runs as texts), output (what a command
+shows, on a terminal or elsewhere; progress), then the commands. Three files are parts of commands: status_screen
+formats ``zsched status``, repairs changes many schedules or runs, and import_steps runs an import.
 
 Results go to stdout, everything else to stderr; with ``--json`` both are JSON, and an error is
 ``{"error": …, "type": …}`` on stderr.

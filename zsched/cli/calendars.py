@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from zsched.cli.formats import due_text
-from zsched.cli.lines import Table, printable
+from zsched.cli.output import Table, printable
 from zsched.cli.parameters import content
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command, group
 from zsched.client.ics import Ics, read_ics

@@ -13,8 +13,7 @@ import click
 from zsched.cli.forecast import WORKERS, backlog_text, tell_left_out
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
-from zsched.cli.lines import Table, cut, printable
-from zsched.cli.output import Progress, say
+from zsched.cli.output import Progress, Table, cut, printable, say
 from zsched.cli.parameters import by_name, content, duration, zone_option
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.client import Client

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.lines import Shown, Table
-from zsched.cli.output import Progress
+from zsched.cli.output import Progress, Shown, Table
 from zsched.cli.parameters import Moment, by_name, duration, facet_filters, instant, moment, moment_at, zone_option
 from zsched.cli.program import Invocation, command
 from zsched.core.occurrences.forecast import By, Forecast

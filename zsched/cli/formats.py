@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from zsched.cli.lines import Table, pairs, printable
+from zsched.cli.output import Table, pairs, printable
 from zsched.cli.program import Invocation
 from zsched.core.clock import SystemClock
 from zsched.core.runs.attempts import Attempt

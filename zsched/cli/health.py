@@ -12,8 +12,7 @@ from typing import Any, Final
 import click
 from click.exceptions import Exit
 
-from zsched.cli.lines import Style, Table, TableRow
-from zsched.cli.output import say_lines
+from zsched.cli.output import Style, Table, TableRow, say_lines
 from zsched.cli.parameters import zone_option
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from zsched.cli.lines import Shown, Style, Table, TableRow, printable, with_remedy
+from zsched.cli.output import Shown, Style, Table, TableRow, printable, with_remedy
 from zsched.cli.parameters import completed_ids, facet_filters, moment, moment_at, zone_option
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.client import Client

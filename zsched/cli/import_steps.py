@@ -11,8 +11,7 @@ from typing import Any, Final
 from zsched.cli.files import applied_lines
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
-from zsched.cli.lines import Table, cut, printable
-from zsched.cli.output import Progress, jsonable
+from zsched.cli.output import Progress, Table, cut, jsonable, printable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client.allowed import check_allowed
 from zsched.client.file_sync import FileSync

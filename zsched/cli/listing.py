@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from zsched.cli.formats import due_text, iso_text, run_table, show_run, utc_text
-from zsched.cli.lines import Shown, Table, pairs
+from zsched.cli.output import Shown, Table, pairs
 from zsched.cli.parameters import completed_ids, instant, moment_at, schedule_filters, stacked, table_option
 from zsched.cli.program import Invocation, command
 from zsched.client import Client

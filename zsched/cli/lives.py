@@ -15,8 +15,7 @@ import click
 
 from zsched import errors
 from zsched.cli.formats import due_text
-from zsched.cli.lines import cut
-from zsched.cli.output import Progress, stoppable
+from zsched.cli.output import Progress, cut, stoppable
 from zsched.cli.parameters import F, completed_ids, instant, run_filters, schedule_filters, stacked
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.repairs import Repair, bulk_options

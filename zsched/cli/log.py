@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from zsched.cli.lines import printable
+from zsched.cli.output import printable
 from zsched.cli.parameters import Moment, moment, moment_at
 from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.client import Client

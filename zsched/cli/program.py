@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.exceptions import Exit
 
-from zsched.cli.lines import Shown
-from zsched.cli.output import echo_array, say, say_lines
-from zsched.cli.terminal import Terminal
+from zsched.cli.output import Shown, Terminal, echo_array, say, say_lines
 from zsched.errors import ConfigError, InvalidSchedule, NotFound, RedisUnavailable, ZschedError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from zsched.cli.lines import Table
+from zsched.cli.output import Table
 from zsched.cli.program import DONE, Invocation, command, program
 
 # By name, each with its purpose; pyproject.toml has their places in a checkout.

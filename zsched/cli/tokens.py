@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.lines import Table
+from zsched.cli.output import Table
 from zsched.cli.parameters import duration
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command, group
 from zsched.client.caller import caller

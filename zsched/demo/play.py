@@ -20,10 +20,9 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.lines import Shown, Table
 from zsched.cli.log import LogLines
+from zsched.cli.output import Shown, Table, Terminal
 from zsched.cli.program import connect
-from zsched.cli.terminal import Terminal
 from zsched.client import Client
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
