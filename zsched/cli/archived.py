@@ -39,7 +39,7 @@ from zsched.core.wording import plural
 from zsched.daemon.inspection import Inspection
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.errors import ArchiveError, RedisUnavailable
-from zsched.health.check import Finding, fine, problem, skipped
+from zsched.health.facts import Finding, fine, problem, skipped
 from zsched.storage.answering import answer_of
 from zsched.storage.connection import Link, link_of
 from zsched.storage.history_reader import HistoryReader, source_of

@@ -19,7 +19,7 @@ from zsched.cli.status_screen import status_lines, watch
 from zsched.config.settings import Settings
 from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
-from zsched.health.check import Finding, Severity
+from zsched.health.facts import Finding, Severity
 from zsched.health.status import looking
 from zsched.health.verdict import causes_of
 from zsched.storage.rights import USERS

@@ -44,8 +44,7 @@ from zsched.config.settings import Settings
 from zsched.config.urls import SentinelUrl, has_password, is_sentinel_url
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused, RedisUnavailable
-from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
-from zsched.health.facts import Probe
+from zsched.health.facts import Finding, Probe, fine, health_check, problem, skipped, warning
 from zsched.storage.connection import Wire
 from zsched.storage.registries import is_denied
 from zsched.storage.rights import Rights, rights_of

@@ -21,8 +21,7 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import Garbled, RedisRefused, SlotMoves
 from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_web, verdict
-from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
-from zsched.health.facts import Probe
+from zsched.health.facts import Finding, HealthCheck, Probe, Severity, checks_of, skipped
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview

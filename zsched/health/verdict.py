@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from zsched.health import checks_archives, checks_daemons, checks_recent, checks_server
-from zsched.health.check import Finding, Severity, checks_of
-from zsched.health.facts import DaemonHealth, Facts, Probe, RedisUnseen
+from zsched.health.facts import DaemonHealth, Facts, Finding, Probe, RedisUnseen, Severity, checks_of
 from zsched.storage.shell import Shell
 
 # All checks of facts, which do not ask Redis for more. Warnings have this order.
