@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
-from zsched.cli.forecast import WORKERS, backlog_text, tell_left_out
+from zsched.cli.forecast import backlog_text, tell_left_out
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.output import Progress, Table, cut, printable, say
-from zsched.cli.parameters import by_name, content, duration, zone_option
+from zsched.cli.parameters import content, duration, named_option, workers_option, zone_option
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.client import Client
 from zsched.client.allowed import check_allowed
@@ -175,13 +175,10 @@ _DAY: Final = timedelta(days=1)
 @command()
 @click.argument("file", metavar="FILE")
 @click.option("--days", type=click.IntRange(1, 3660), default=90, show_default=True, metavar="N", help="From now on.")
-@click.option(
-    "--workers", multiple=True, callback=WORKERS, metavar="QUEUE=N", help="Workers of a queue; default: enough for all."
+@workers_option("Workers of a queue; default: enough for all.")
+@named_option(
+    "--took", duration, "FUNC=DURATION", "app.report=90s", "Duration of its runs; default: the median of its last ones."
 )
-@click.option(
-    "--took", multiple=True, callback=by_name(duration, "app.report=90s"), metavar="FUNC=DURATION",
-    help="Duration of its runs; default: the median of its last ones."
-)  # fmt: skip
 @zone_option()
 def simulate(
     invocation: Invocation, /, file: str, days: int, workers: dict[str, int], took: dict[str, timedelta], tz: str

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from zsched.cli.output import Shown, Style, Table, TableRow, printable, with_remedy
-from zsched.cli.parameters import completed_ids, facet_filters, moment, moment_at, zone_option
+from zsched.cli.parameters import completed_ids, facet_filters, moment_at, time_option, zone_option
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.client import Client
 from zsched.client.past import Past, history_parts
@@ -111,8 +111,8 @@ def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
 @click.argument("id", required=False, shell_complete=completed_ids)
 @click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
 @facet_filters("occurrences")
-@click.option("--since", type=moment, metavar="TIME|DURATION", help="Not before this time, or 2h for two hours ago.")
-@click.option("--until", type=moment, metavar="TIME|DURATION", help="Before this time.")
+@time_option("--since", "Not before this time, or 2h for two hours ago.", or_span=True)
+@time_option("--until", "Before this time.", or_span=True)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {_LIMIT}.")
 @click.option("--all", "is_all", is_flag=True, help="All, without a limit; with --json: an object per line.")
 @click.option("--after", metavar="CURSOR", help="Continue after the last line of an earlier search.")

@@ -13,7 +13,7 @@ import click
 
 from zsched.cli.formats import due_text, iso_text, run_table, show_run, utc_text
 from zsched.cli.output import Shown, Table, pairs
-from zsched.cli.parameters import completed_ids, instant, moment_at, schedule_filters, stacked, table_option
+from zsched.cli.parameters import completed_ids, moment_at, schedule_filters, stacked, table_option, time_option
 from zsched.cli.program import Invocation, command
 from zsched.client import Client
 from zsched.core.clock import SystemClock, from_ms, to_ms
@@ -37,8 +37,8 @@ _HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE",
 
 @command()
 @schedule_filters
-@click.option("--due-after", type=instant, metavar="TIME", help="Due later; local in --tz, or with an offset or Z.")
-@click.option("--due-before", type=instant, metavar="TIME", help="Due earlier.")
+@time_option("--due-after", "Due later; local in --tz, or with an offset or Z.")
+@time_option("--due-before", "Due earlier.")
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of each schedule's own.")
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {PAGE} on a terminal."
@@ -159,13 +159,7 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
 @stacked(*(table_option(kind.name, f"A rule instead of a schedule. {kind.help}") for kind in KINDS))
 @click.option("--tz", metavar="ZONE", help="The zone of the rule and of --from; default UTC, or the schedule's own.")
 @click.option("--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many.")
-@click.option(
-    "--from",
-    "start",
-    type=instant,
-    metavar="TIME",
-    help="Show times after this: local in --tz, or with an offset or Z; default now.",
-)
+@time_option("--from", "Show times after this: local in --tz, or with an offset or Z; default now.", "start")
 def next_(invocation: Invocation, /, id: str | None, number: int, start: datetime | None, **given: Any) -> None:
     """
     Show the next times of schedule ID, or of a rule, which needs no Redis; --every counts from --from. With --json: an

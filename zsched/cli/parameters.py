@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone, tzinfo
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final, TypeVar
 
 import click
@@ -77,23 +77,6 @@ def _written(text: str) -> datetime:
     if first != second:
         raise _Unclear("it has no time of day")
     return first
-
-
-def by_name(value: Callable[[str], Any], example: str) -> Callable[..., dict[str, Any]]:
-    """Return the callback of a repeatable option ``NAME=VALUE``: its values by name. It raises click.BadParameter."""
-
-    def read(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
-        found = {}
-        for text in given:
-            name, _, part = text.rpartition("=")
-            with suppress(click.BadParameter):
-                if name:
-                    found[name] = value(part)
-                    continue
-            raise click.BadParameter(f"{text!r} is not a name with its value; give one such as {example}")
-        return found
-
-    return read
 
 
 Moment = datetime | timedelta  # a time, or a duration back from now
@@ -169,6 +152,35 @@ def stacked(*options: Callable[[F], F]) -> Callable[[F], F]:
     return lambda function: reduce(lambda made, option: option(made), reversed(options), function)
 
 
+def time_option(flag: str, help: str, *names: str, or_span: bool = False, **how: Any) -> Callable[[F], F]:
+    """Add the option of an ``instant``. *or_span*: of a ``moment``, so also of a span of time."""
+    kind: Any = (moment, "TIME|DURATION") if or_span else (instant, "TIME")
+    return click.option(flag, *names, type=kind[0], metavar=kind[1], help=help, **how)
+
+
+def named_option(flag: str, value: Callable[[str], Any], metavar: str, example: str, help: str) -> Callable[[F], F]:
+    """Add a repeatable option ``NAME=VALUE``, whose values come by name. *value* raises click.BadParameter."""
+
+    def read(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+        found = {}
+        for text in given:
+            name, _, part = text.rpartition("=")
+            with suppress(click.BadParameter):
+                if name:
+                    found[name] = value(part)
+                    continue
+            raise click.BadParameter(f"{text!r} is not a name with its value; give one such as {example}")
+        return found
+
+    return click.option(flag, multiple=True, callback=read, metavar=metavar, help=help)
+
+
+def workers_option(help: str) -> Callable[[F], F]:
+    """Add the option of numbers of workers, by queue."""
+    number = partial(click.IntRange(1, 10_000).convert, param=None, ctx=None)
+    return named_option("--workers", number, "QUEUE=N", "email=4", help)
+
+
 def zone_option(help: str = "Show times in this zone.") -> Callable[[F], F]:
     """Add the option of a zone, which is checked; UTC unless given."""
     return click.option("--tz", metavar="ZONE", default="UTC", show_default=True, callback=_zone, help=help)
@@ -195,8 +207,8 @@ def run_filters(*statuses: str) -> Callable[[F], F]:
     return stacked(
         click.option("--status", type=click.Choice(statuses), help="Only runs with this status."),
         facet_filters("runs"),
-        click.option("--since", type=moment, metavar="TIME|DURATION", help="Ended since then, or 2h: two hours ago."),
-        click.option("--until", type=moment, metavar="TIME|DURATION", help="Ended before then."),
+        time_option("--since", "Ended since then, or 2h: two hours ago.", or_span=True),
+        time_option("--until", "Ended before then.", or_span=True),
     )
 
 

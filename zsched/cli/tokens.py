@@ -19,7 +19,6 @@ from zsched.web.accounts import Account, AccountRole
 from zsched.web.accounts_file import ADD, accounts_file
 
 _COLUMNS: Final = ("NAME", "ROLE", "FUNCTIONS", "QUEUES", "TAGS", "ARGUMENTS", "EXPIRES", "LAST USE")
-_MS: Final = timedelta(milliseconds=1)
 _ROLES: Final = click.Choice([role.value for role in AccountRole])
 
 
@@ -64,7 +63,7 @@ def add(
         sees_arguments=arguments,
         created_ms=now_ms,
         created_by=caller(settings.by),
-        expires_ms=None if expires is None else now_ms + expires // _MS,
+        expires_ms=None if expires is None else now_ms + expires // timedelta(milliseconds=1),
     )
     file = accounts_file(settings)
     secret = file.add(account)
