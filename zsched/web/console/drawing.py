@@ -195,7 +195,7 @@ def drawn_rows(
     for one in past:
         facets = one.facets or NO_FACETS
         name = one.id if facets.is_rule or has_ids else facets.func
-        for shared in by.names(name, facets.queue, facets.tags):
+        for shared in by.names(name, facets):
             marks.setdefault(shared, []).append(_past_mark(shown, found.now_ms, one))
     for name in (*marks, *coming) if has_ids else ():
         bad = sum(one.mark in (Mark.LEFT_OUT, Mark.BAD) for one in marks.get(name, ()))

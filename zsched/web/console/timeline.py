@@ -1,8 +1,8 @@
 """
 The timeline: what ran, what did not run and why, and what is to come.
 
-On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule, tag
-or queue; the one-shots of a function share a row. All numbers are counts that the archive keeps, so they are true for a
+On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule, tag,
+queue or function; the one-shots of a function share a row. All numbers are counts that the archive keeps, so they are true for a
 minute and for a year. Where a row has few occurrences, each has a mark, else there is a cell for each span. Rows with
 most failures come first. ``drawing`` computes the places.
 
@@ -78,11 +78,13 @@ class ListedRow(NamedTuple):
 
 
 @router.get("/timeline")
-async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str = "", queue: str = "") -> Response:
+async def timeline(
+    view: Viewed, by: str = "schedule", match: str = "", tag: str = "", queue: str = "", func: str = ""
+) -> Response:
     """Show the timeline from 6 hours ago to 24 hours ahead, or of another time."""
     view.call.demand_all("the timeline")
     shown, rows_by = _shown_time(view), choice("by", by, RowsBy)
-    given = {"match": match, "tag": tag, "queue": queue}
+    given = {"match": match, "tag": tag, "queue": queue, "func": func}
     filters = {name: value for name, value in given.items() if value}
     told = {"by": by, "rows_by": [one.value for one in RowsBy], "filters": given}
     return view.later("timeline", lambda: _found(view, shown, rows_by, filters), **told)
