@@ -28,6 +28,7 @@ from zsched.core.occurrences.lateness import waited_since_us
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import SearchCursor, Wanted
 from zsched.storage.comparing import with_definitions
+from zsched.storage.effects import effects_of
 
 T = TypeVar("T")
 _MOST: Final = 1000  # changes in one answer
@@ -164,6 +165,7 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
         log_search,
         {"by": _maybe(question_text), "id": _maybe(question_text), "what": _maybe(What), "limit": question_number},
     ),
+    "effects": (effects_of, {"since_us": question_number, "until_us": question_number}),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (
         _ran_between,

@@ -104,6 +104,17 @@ def with_definitions(
     ]
 
 
+def net_difference(known: Sequence[LoggedPut], puts: Collection[str]) -> str:
+    """
+    Return what the last put of the entries with the ids *puts* changed beside the schedule before the first one: of its
+    *known* puts, in order; or that it was made.
+    """
+    mine = [one for one in known if one.entry in puts]
+    if not mine or not mine[0].replaces:
+        return "made"
+    return f"changed {'; '.join(() if known[0] is mine[0] else _compared(known[0], mine[-1]))}".rstrip()
+
+
 def _goes_on(old: LoggedPut, new: LoggedPut) -> bool:
     """
     Return True if *new* changed the schedule of *old*, and is no other schedule with its id. A recurring schedule keeps

@@ -94,9 +94,10 @@ def test_rows_with_most_failures_come_first_and_one_shots_are_a_row_of_their_fun
     }
     assert not any(is_once for _, is_once, _ in queues["rows"])
     assert {"acme": {"fired": 1, "skipped overlap": 1}} == {name: summed(cells) for name, _, cells in tags["rows"]}
-    assert {"app.mail": {"fired": 3, "failed": 1, "skipped overlap": 1}, "app.fax": {"fired": 1, "skipped missed": 1}} == {
-        name: summed(cells) for name, _, cells in functions["rows"]
-    }
+    assert {
+        "app.mail": {"fired": 3, "failed": 1, "skipped overlap": 1},
+        "app.fax": {"fired": 1, "skipped missed": 1},
+    } == {name: summed(cells) for name, _, cells in functions["rows"]}
     assert not any(is_once for _, is_once, _ in functions["rows"])
 
 

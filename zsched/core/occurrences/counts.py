@@ -1,8 +1,8 @@
 """
 Counts of the past, as an archive keeps them: what became of occurrences, by spans of time, and by rows of a timeline.
 
-A row is a recurring schedule, or the one-shots of a function; or a queue, a tag, or a function. One-shots have no ids and no tags
-here: a row for each would be the history once more.
+A row is a recurring schedule, or the one-shots of a function; or a queue, a tag, or a function. One-shots have no ids
+and no tags here: a row for each would be the history once more.
 """
 
 from __future__ import annotations

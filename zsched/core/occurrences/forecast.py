@@ -233,4 +233,5 @@ def _loads(by: By, counts: SpanCounts) -> list[Load]:
 def _with_parts(one: Load, counts: SpanCounts) -> Load:
     place = counts.spans.place(one.peak_ms) or 0
     largest = heapq.nsmallest(_PARTS, ((-row[place], key) for key, row in counts.rows.items() if key and row[place]))
-    return one._replace(parts=tuple(Part(*key.split("\n"), -number) for number, key in largest))
+    named = ((key.partition("\n"), number) for number, key in largest)
+    return one._replace(parts=tuple(Part(func, queue, -number) for (func, _, queue), number in named))

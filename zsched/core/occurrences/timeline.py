@@ -36,7 +36,7 @@ class Timeline:
     Counts by span: outcomes by their words (``late`` ones are among the ``fired``, and ``failed`` runs were fired
     before), and ``expected`` occurrences. ``reasons``: of outcomes without a push. Outcomes before
     ``complete_since_ms`` are not counted. Of ``left_out`` recurring schedules only the next occurrence is counted.
-    ``rows``, if they were asked for, have the same of a schedule, queue, tag or function, those with most failures first.
+    ``rows``, if they were asked for, have the same of a schedule, queue, tag or function, most failures first.
     """
 
     spans: Spans

@@ -1,10 +1,10 @@
 """
 The timeline: what ran, what did not run and why, and what is to come.
 
-On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule, tag,
-queue or function; the one-shots of a function share a row. All numbers are counts that the archive keeps, so they are true for a
-minute and for a year. Where a row has few occurrences, each has a mark, else there is a cell for each span. Rows with
-most failures come first. ``drawing`` computes the places.
+On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule,
+tag, queue or function; the one-shots of a function share a row. All numbers are counts that the archive keeps, so they
+are true for a minute and for a year. Where a row has few occurrences, each has a mark, else there is a cell for each
+span. Rows with most failures come first. ``drawing`` computes the places.
 
 Not guaranteed: that all rows are shown, or all failures listed; the page says how many there are.
 """
@@ -38,7 +38,7 @@ from zsched.storage.keys import keys_of
 from zsched.web.actions import coming_of
 from zsched.web.console.drawing import MOST_MARKS, Mark, ShownTime, bars_of, drawn_rows, mark_of, words_of
 from zsched.web.console.view import View, Viewed
-from zsched.web.reading import aware
+from zsched.web.reading import rfc3339
 from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
@@ -83,23 +83,28 @@ async def timeline(
 ) -> Response:
     """Show the timeline from 6 hours ago to 24 hours ahead, or of another time."""
     view.call.demand_all("the timeline")
-    shown, rows_by = _shown_time(view), choice("by", by, RowsBy)
+    rows_by = choice("by", by, RowsBy)
+    shown = shown_time(view, view.now_ms - _BACK_MS, view.now_ms + _AHEAD_MS)
     given = {"match": match, "tag": tag, "queue": queue, "func": func}
     filters = {name: value for name, value in given.items() if value}
     told = {"by": by, "rows_by": [one.value for one in RowsBy], "filters": given}
     return view.later("timeline", lambda: _found(view, shown, rows_by, filters), **told)
 
 
-def _shown_time(view: View) -> ShownTime:
-    """Return the time of the query, in whole bars. Raises InvalidSchedule."""
+def shown_time(view: View, start_ms: int, end_ms: int, step_ms: int = 0) -> ShownTime:
+    """
+    Return the time of the query, else the given one, in whole steps: else in those of some 120 bars. A time without an
+    offset is local in the zone of the page. Raises InvalidSchedule.
+    """
     given = view.request.query_params
     start_ms, end_ms = (
-        usual if not given.get(name) else instant_ms(name, aware(name, given[name]), None)
-        for name, usual in (("from", view.now_ms - _BACK_MS), ("to", view.now_ms + _AHEAD_MS))
+        instant_ms(name, rfc3339(name, given[name]), view.zone()) if given.get(name) else usual_ms
+        for name, usual_ms in (("from", start_ms), ("to", end_ms))
     )
     if not 0 < end_ms - start_ms <= _MOST_MS:
         raise InvalidSchedule("to", given.get("to"), "not later than from, by a year at most", "give another time")
-    step_ms = MINUTE_MS * next(one for one in _STEPS if one * MINUTE_MS * _BARS >= end_ms - start_ms)
+    steps_ms = (one * MINUTE_MS for one in _STEPS)
+    step_ms = step_ms or next(one for one in steps_ms if one * _BARS >= end_ms - start_ms)
     return ShownTime(start_ms // step_ms * step_ms, -(-end_ms // step_ms) * step_ms, step_ms)
 
 
