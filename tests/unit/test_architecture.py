@@ -39,7 +39,6 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "archive":        (("errors", "core", "archive"),                    ()),
     "storage":        (("errors", "config", "core", "storage"),          ("hiredis", "redis")),
     "storage.answering": (("errors", "core", "archive", "storage"),      ()),  # for daemons and clients
-    "storage.effects": (("errors", "core", "archive", "storage"),        ()),
     "storage.folded": (("errors", "core", "archive", "storage"),         ()),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
     "client":         (("errors", "config", "core", "storage", "client"),  ()),

@@ -222,7 +222,6 @@ class AsyncClient:
     get_run = _awaited(Client.get_run)
 
     _log_search = _awaited(Client._log_search)
-    _effects = _awaited(Client._effects)
 
     async def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[AsyncIterator[Entry], Source]:
         """Return entries of the log, and their source, as ``Client.log`` does."""

@@ -71,8 +71,8 @@ def _lines(found: Forecast, limit: int, tz: str, quiet_window: timedelta | None)
     if found.by is not None:
         last = ("PEAK", f"IN {duration_text(found.bucket_ms)} FROM") if found.by is not By.MINUTE else ("MOST",)
         loads = (
-            (one.key, f"{one.number:,}", f"{one.peak:,}", local_text(one.peak_ms, tz)) if found.by is not By.MINUTE
-            else (local_text(one.peak_ms, tz), f"{one.number:,}", ", ".join(map(str, one.parts)))
+            (one.key, f"{one.number:,}", f"{one.peak:,}", local_text(one.peak_ms, tz)) if found.by is not By.MINUTE else
+            (local_text(one.peak_ms, tz), f"{one.number:,}", ", ".join(f"{n:,} {f} in {q}" for f, q, n in one.parts))
             for one in islice(found.loads, limit)
         )  # fmt: skip
         yield Table((found.by.value.upper(), "OCCURRENCES", *last), loads, nothing="nothing fires")

@@ -22,7 +22,6 @@ from zsched.core.facets import Facets
 from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.counts import WantedCounts
-from zsched.core.occurrences.effects import Effect
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.search import SearchCursor, Wanted, runs_of
 from zsched.core.options.arguments import FacetFilters, SearchFilters, check_filter, check_id, check_number, choice
@@ -273,10 +272,6 @@ class Answers:
     def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
         """See ``Past``."""
         return self._history.log_search(**wanted)
-
-    def effects(self, start: datetime, end: datetime) -> tuple[list[Effect], int | None, Source]:
-        """See ``Past``."""
-        return self._history.effects(instant_ms("from", start, None), instant_ms("to", end, None))
 
     def follow_log(self, after: Position | None, gather_s: float) -> Iterator[Entry]:
         """See ``Past``."""

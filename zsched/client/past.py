@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from zsched.core.entry import Entry, Position
     from zsched.core.occurrences.changes import Change
     from zsched.core.occurrences.counts import RowsBy
-    from zsched.core.occurrences.effects import Effect
     from zsched.core.occurrences.forecast import By, Forecast
     from zsched.core.occurrences.outcomes import What
     from zsched.core.occurrences.timeline import Timeline
@@ -198,13 +197,6 @@ class Past:
         *id*, or of the kind *what*, the newest first; the time (µs) up to which there may be more; and their source.
         """
         return self._answers.log_search(by=by, id=id, what=what, limit=limit)
-
-    def _effects(self, start: datetime, end: datetime) -> tuple[list[Effect], int | None, Source]:
-        """
-        Return the net effects of what people and programs asked for in [*start*, *end*), the newest first; the time
-        (µs) up to which there may be more; and their source.
-        """
-        return self._answers.effects(start, end)
 
     def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
         """

@@ -19,7 +19,6 @@ from zsched.core.log.kinds import changes
 from zsched.core.occurrences.backfill import ran_at
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.counts import CountedCell, WantedCounts
-from zsched.core.occurrences.effects import Effect
 from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.runs.run_id import RunId
@@ -196,10 +195,9 @@ class HistoryReader:
         answer, source = self._query(None).ask("log_search", **wanted)
         return answer["entries"], answer["reached_us"], source
 
-    def effects(self, since_ms: int, until_ms: int) -> tuple[list[Effect], int | None, Source]:
-        """Return what ``effects_of`` returns, and its source."""
-        answer, source = self._query(None).ask("effects", since_us=since_ms * 1000, until_us=until_ms * 1000)
-        return answer["effects"], answer["reached_us"], source
+    def effects(self, since_ms: int, until_ms: int) -> tuple[dict[str, Any], Source]:
+        """Return the net effects of what people and programs did in [since_ms, until_ms), and their source."""
+        return self._query(None).ask("effects", since_us=since_ms * 1000, until_us=until_ms * 1000)
 
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
@@ -334,8 +332,6 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
         values["by"], values["read_to"] = str(answer["by"]), answer["read_to"] and int(answer["read_to"])
     if "reached_us" in answer:
         values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
-    if "effects" in answer:
-        values["effects"] = list(map(Effect.of_list, answer["effects"]))
     if "entries" in answer:
         values["entries"] = [_entry(*entry) for entry in answer["entries"]]
     return values

@@ -54,10 +54,6 @@ class Part(NamedTuple):
     queue: str
     number: int
 
-    def __str__(self) -> str:
-        """Return ``300 app.mail in email``."""
-        return f"{self.number:,} {self.func} in {self.queue}"
-
 
 class Load(NamedTuple):
     """A number of occurrences by ``key``, the span in which they are most, and the largest parts of a minute."""

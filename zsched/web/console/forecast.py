@@ -16,8 +16,7 @@ from zsched.web.reading import aware
 router = APIRouter(include_in_schema=False)
 
 _SPANS: Final = {"10m": "1m", "1h": "1m", "24h": "1m", "7d": "5m", "30d": "1h"}  # with the length of a heavy "minute"
-_EACH: Final = ("", "occurrence")
-_LISTED: Final = dict.fromkeys(_EACH, 200) | {"minute": 10}  # rows; of queues and functions 100
+_LISTED: Final = {"occurrence": 200, "minute": 10}  # rows; of queues and functions 100
 
 
 @router.get("/forecast")
@@ -29,14 +28,15 @@ async def forecast(
     the query, these are the contents of a minute.
     """
     filters = {"match": match, "tag": tag, "queue": queue, "func": func}
-    told = {"to": to, "by": by or _EACH[1], "filters": filters, "spans": _SPANS, "keys": [one.value for one in By]}
+    by = by or "occurrence"
+    told = {"to": to, "by": by, "filters": filters, "spans": _SPANS, "keys": [one.value for one in By]}
     return view.later("forecast", lambda: _found(view, to, by, filters), **told)
 
 
 async def _found(view: View, to: str, by: str, filters: Mapping[str, str]) -> dict[str, Any]:
     most, given = _LISTED.get(by, 100), {name: value for name, value in filters.items() if value}
     start, end = aware("from", view.request.query_params.get("from") or None), aware("to", to) if "T" in to else to
-    asked: Any = given | ({} if by in _EACH else {"by": by, "suggest": start is None})
+    asked: Any = given | ({} if by == "occurrence" else {"by": by, "suggest": start is None})
     if by == By.MINUTE.value and to in _SPANS:
         asked["bucket"] = _SPANS[to]
     found = await view.call.client.forecast(end, start, limit=most, **asked)  # type: ignore[arg-type]  # not None
