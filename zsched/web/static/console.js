@@ -451,7 +451,7 @@ function moveTo(item, isChoosing) {
   const words = item.querySelector("title").textContent;
   const label = item.closest(".lane").querySelector(".label");
   const name = label.title || label.textContent;
-  const says = item.matches(".density > svg") ? words : `${told(timesOf(item))}: ${words}`; // a bar's words have its time
+  const says = item.matches(".density > svg") ? words : `${told(timesOf(item))}: ${words}`; // a bar has its time
   read(timeline, anchor ? `${told(times)}: Enter shows it` : `${name}, ${says}`);
 }
 
