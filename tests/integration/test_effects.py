@@ -120,5 +120,5 @@ NOW, DIED = change(What.ENQUEUED, RUN_NOW), change(What.RUN_ENDED, "cancelled")
         ),
     ],
 )
-def test_of_equal_and_opposite_changes_the_last_one_is_left(changes: list[Change], expected: str) -> None:
+def test_the_last_of_equal_and_opposite_changes_is_left(changes: list[Change], expected: str) -> None:
     assert expected == answering._left(changes, "made")

@@ -1,4 +1,4 @@
-"""What changed since yesterday: what people and programs did, and what went differently from the day before."""
+"""A day beside the day before: what people and programs did, and what went differently."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_two_times_are_chosen_by_a_link_or_a_form(
     assert "No row differs" in ann.text()
 
 
-def test_what_is_not_counted_is_said(web: Web, client: Client, redis_client: redis.Redis) -> None:
+def test_a_time_without_counts_is_named(web: Web, client: Client, redis_client: redis.Redis) -> None:
     for id in "ab":
         client.enqueue(FUNC, id=id)
     redis_client.xtrim(Keys("default").log(), maxlen=1, approximate=False)
