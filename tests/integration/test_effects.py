@@ -81,7 +81,7 @@ def test_effects_that_take_too_long_or_are_too_many_go_back_to_a_time(
     time: dict[str, Any] = {"since_us": 0, "until_us": at(4).t_us}
 
     with History(path) as history:
-        all, slow = effects_of(history, **time), effects_of(history, **time, clock=SteppingClock(400))
+        all, slow = effects_of(history, **time), effects_of(history, **time, clock=SteppingClock(150))
         some = effects_of(history, **(time | {"since_us": at(2).t_us, "until_us": at(3).t_us}))
         monkeypatch.setattr(answering, "_EFFECTS", 1)
         many = effects_of(history, **time)

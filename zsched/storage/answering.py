@@ -41,7 +41,7 @@ T = TypeVar("T")
 _MOST: Final = 1000  # changes in one answer
 _ENTRIES: Final = 100  # log entries in one answer
 _ENTRY_BYTES: Final = 4_194_304  # bytes of entries, after which the answer ends: one entry may hold 200 payloads
-_LOOKED_FOR_MS: Final = 1000.0
+_LOOKED_FOR_MS: Final = 400.0  # and then options are compared: an asker waits for 2 s
 _EFFECTS: Final = 300
 _IDS: Final = 100  # of an effect
 _OPPOSITE: Final = {What.RESUMED: What.PAUSED, What.SKIP_TAKEN_BACK: What.SKIP_ASKED}
@@ -128,11 +128,11 @@ def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock |
     """
     Return the ``effects`` of what people and programs asked for in [since_us, until_us), the newest first: what is left
     of the changes to each schedule, equal ones together. Terms of leaders and calendars are effects without an id. For
-    a second it looks back: before ``reached_us`` there may be more. There are as many ``more``.
+    400 ms it looks back: before ``reached_us`` there may be more. There are as many ``more``.
     """
     clock = clock or SystemClock()
     first_n, end_n = (first_since(history.db, us, history.last_n) for us in (since_us, until_us))
-    asked, puts = dict[str, list[Change]](), dict[str, str]()
+    asked, puts, is_old = dict[str, list[Change]](), dict[str, str](), dict[str, bool]()
     found = dict[tuple[str, str], list[tuple[int, int, str]]]()
     reached_us, until_ms = None, clock.monotonic_ms() + _LOOKED_FOR_MS
     terms = history.db.execute("SELECT n FROM entry WHERE kind = 'term' AND n >= ? AND n < ?", (first_n, end_n))
@@ -146,14 +146,17 @@ def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock |
         if not changes:
             key = problem or parse(entry).sentence(), entry.by.decode(errors="replace")
             found.setdefault(key, []).append((t_us, t_us, ""))
-        elif changes[0].what is What.PUT and changes[0].run_id:  # the one-shots of an entry have one function
-            puts[entry.position.id] = f"put {parse(entry).facets().at(0).func}"
+        elif changes[0].what is What.PUT:
+            parsed = parse(entry)
+            is_old |= {id: parsed.replaces(row) for row, (id, _) in enumerate(parsed.owners())}
+            if changes[0].run_id:  # the one-shots of an entry have one function
+                puts[entry.position.id] = f"put {parsed.facets().at(0).func}"
         for one in changes:
             asked.setdefault(one.id, []).append(one)
     for id, changes in asked.items():
         of_puts = [one.entry for one in changes if one.what is What.PUT]
-        put = puts.get(of_puts[0], "put") if of_puts else ""
-        if put == "put" and clock.monotonic_ms() < until_ms + _LOOKED_FOR_MS:
+        put = puts.get(of_puts[0], "changed" if is_old.get(id) else "made") if of_puts else ""
+        if put == "changed" and clock.monotonic_ms() < until_ms + _LOOKED_FOR_MS:
             put = net_difference(puts_of(history, id, of_puts), of_puts)
         key = _left(changes[::-1], put), ", ".join(dict.fromkeys(one.by or "" for one in changes[::-1]))
         found.setdefault(key, []).append((changes[-1].at_us, changes[0].at_us, id))

@@ -106,13 +106,11 @@ def with_definitions(
 
 def net_difference(known: Sequence[LoggedPut], puts: Collection[str]) -> str:
     """
-    Return what the last put of the entries with the ids *puts* changed beside the schedule before the first one: of its
-    *known* puts, in order; or that it was made.
+    Return what the puts of a schedule in the entries with the ids *puts* changed together: of its *known* puts, in
+    order, the last one beside the one before them.
     """
-    mine = [one for one in known if one.entry in puts]
-    if not mine or not mine[0].replaces:
-        return "made"
-    return f"changed {'; '.join(() if known[0] is mine[0] else _compared(known[0], mine[-1]))}".rstrip()
+    is_known = known and known[0].entry not in puts
+    return f"changed {'; '.join(_compared(known[0], known[-1]) if is_known else ())}".rstrip()
 
 
 def _goes_on(old: LoggedPut, new: LoggedPut) -> bool:

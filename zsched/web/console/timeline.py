@@ -105,9 +105,8 @@ async def changes(view: Viewed) -> Response:
     view.call.demand_all("the log")
     end_ms = -(-view.now_ms // MINUTE_MS) * MINUTE_MS
     shown = _shown_time(view, end_ms - _DAY_MS, end_ms, MINUTE_MS)
-    lengths = {"1 h": _HOUR_MS, "24 h": _DAY_MS, "7 days": 7 * _DAY_MS}
-    spans = {name: ShownTime(end_ms - ms, end_ms).moved(0) for name, ms in lengths.items()}
-    return view.later("changes", lambda: _changed(view, shown), shown=shown, lengths=spans)
+    lengths = {name: ShownTime(end_ms - _ZOOMS[name], end_ms).moved(0) for name in ("1 h", "7 days")}
+    return view.later("changes", lambda: _changed(view, shown), shown=shown, lengths=lengths)
 
 
 async def _changed(view: View, shown: ShownTime) -> dict[str, Any]:
