@@ -144,8 +144,8 @@ class Past:
     ) -> Forecast:
         """
         Tell what will fire from *start* (default: now) until *end*, a time or a duration: the first *limit* (1,000)
-        occurrences, or their numbers *by* "queue", "function" or "minute", with the peak of each, or the largest
-        ``parts`` of the first *limit* minutes. *bucket*: of the peaks. *workers* of queues: the backlog of each, by the
+        occurrences, or their numbers *by* "queue", "function" or "minute", with the peak of each. The first *limit*
+        minutes have their largest ``parts``. *bucket*: of the peaks. *workers* of queues: the backlog of each, by the
         usual durations of its functions. *quiet_window*: find the first gap of this length. *suggest* what would
         flatten the highest peaks. *on_progress* gets the numbers of counted rules, and of all.
 
