@@ -19,7 +19,7 @@ from zsched.archive.history import History
 from zsched.archive.labels import waiting_with
 from zsched.archive.log_search import log_search
 from zsched.archive.ran import ran
-from zsched.archive.records import original_of, puts_of
+from zsched.archive.runs import original_of, puts_of
 from zsched.archive.search import Search
 from zsched.core.entry import Entry, Position
 from zsched.core.facets import Facets, question_number, question_text
