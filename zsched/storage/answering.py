@@ -20,14 +20,15 @@ from typing import Any, Final, TypeVar
 from zsched.archive.counts import counts_of
 from zsched.archive.history import History
 from zsched.archive.index import asked_by
+from zsched.archive.labels import waiting_with
 from zsched.archive.log_search import log_search, places
 from zsched.archive.ran import ran
-from zsched.archive.records import original_of, puts_of
+from zsched.archive.runs import original_of, puts_of
 from zsched.archive.schema import first_since
 from zsched.archive.search import Search
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position
-from zsched.core.facets import question_number, question_text
+from zsched.core.facets import Facets, question_number, question_text
 from zsched.core.log.kinds import parse
 from zsched.core.log.shown import changes_or_problem
 from zsched.core.occurrences.changes import Change
@@ -242,6 +243,7 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
         {"by": _maybe(question_text), "id": _maybe(question_text), "what": _maybe(What), "limit": question_number},
     ),
     "effects": (effects_of, {"since_us": question_number, "until_us": question_number}),
+    "waiting": (waiting_with, {"facets": lambda value: Facets.of_texts(*value)}),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (
         _ran_between,
