@@ -12,6 +12,7 @@ from tests.builders.daemons import DaemonThread
 from tests.builders.web import Web
 from tests.clocks import now_ms
 from tests.integration.console.person import FAIL, Person, failed
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.storage.keys import Keys
@@ -28,6 +29,7 @@ def test_a_day_is_compared_with_the_day_before_on_one_screen(
     client.acting_as("bea").pause("beat", "no mails today")
     client.acting_as("shop").schedule_many({"func": FUNC, "id": f"r-{n}", "after": 3600} for n in range(7))
     failed(client, redis_client, 3)
+    eventually(lambda: "end" in [entry.kind for entry in client.log()[0]])  # the leader has recorded it
 
     ann.open("/")
     ann.click("since yesterday")
