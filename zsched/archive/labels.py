@@ -32,7 +32,7 @@ def waiting_with(history: History, *, facets: Facets, clock: Clock | None = None
     clock = clock or SystemClock()
     until_ms = clock.monotonic_ms() + _LOOKED_FOR_MS
     found = list[tuple[int | None, str]]()
-    if not history.has_whole_state or not [*facets.labels()]:
+    if not history.has_whole_state or not facets.labels():
         return {"waiting": None}
     for n in _numbers(history, facets):
         if clock.monotonic_ms() >= until_ms:
