@@ -88,9 +88,9 @@ def read(name: str, raw: bytes, checks: checking.ClientChecks, owner: str | None
         found = read_toml(text)
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not UTF-8 text; write the file in UTF-8"
-        raise refusal(name, [Complaint(raw[: error.start].count(b"\n") + 1, "", problem)]) from None
+        raise file_refusal(name, [Complaint(raw[: error.start].count(b"\n") + 1, "", problem)]) from None
     except ValueError as error:  # tomllib's own errors are ValueErrors; so is a number of 5000 digits
-        raise refusal(name, [_not_toml(error, raw)]) from None
+        raise file_refusal(name, [_not_toml(error, raw)]) from None
     return _Reading(name, found if owner is None else {**found, "owner": owner}, Lines(text), checks).file()
 
 
@@ -118,7 +118,7 @@ class _Reading:
             tables = {}
         entries = [self._entry(id, table, owner, shared, unread) for id, table in tables.items()]
         if self._complaints:
-            raise refusal(self._name, self._complaints)
+            raise file_refusal(self._name, self._complaints)
         found = tuple(entry for entry in entries if entry is not None)
         return ScheduleFile(self._name, owner, found, calendars, self._lines)
 
@@ -269,7 +269,7 @@ def _where(id: str, table: str = "schedules") -> str:
     return f"[{table}.{key_text(id)}]"
 
 
-def refusal(name: str, complaints: list[Complaint]) -> InvalidFile:
+def file_refusal(name: str, complaints: list[Complaint]) -> InvalidFile:
     """Return the error for all *complaints* about file *name*."""
     shown = "standard input" if name == STDIN else name
     ordered = sorted(complaints, key=lambda complaint: complaint.line)
