@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import ClientDisconnect, Request
 
 from zsched.core.options.arguments import refuse_constant
@@ -40,11 +41,12 @@ async def read_object(request: Request) -> dict[str, Any]:
     return found
 
 
-async def read_form(request: Request, most: int = _FIELDS) -> dict[str, str]:
-    """Return the fields of a page's form, each once, *most* at most. Raises Problem."""
+async def read_form(request: Request, most: int = _FIELDS) -> ImmutableMultiDict[str, str]:
+    """Return the fields of a page's form, *most* at most. Raises Problem."""
     body = await _whole(request, FORM_BYTES, f"send at most {FORM_BYTES:,} bytes")
     try:
-        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=most))
+        fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=most)
+        return ImmutableMultiDict(fields)
     except ValueError:
         raise Problem(400, "not-a-form", "the form has too many fields", "send it as the page has it") from None
 
