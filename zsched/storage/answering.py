@@ -162,7 +162,14 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
     "counts": (counts_of, {"wanted": WantedCounts.of_dict}),
     "log_search": (
         log_search,
-        {"by": _maybe(question_text), "id": _maybe(question_text), "what": _maybe(What), "limit": question_number},
+        {
+            "by": _maybe(question_text),
+            "id": _maybe(question_text),
+            "what": _maybe(What),
+            "limit": question_number,
+            "until_us": _maybe(question_number),
+            "is_all": bool,
+        },
     ),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (

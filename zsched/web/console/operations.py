@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
+from zsched.core.clock import to_ms
 from zsched.core.entry import Entry
 from zsched.core.log.kinds import parse
 from zsched.core.log.shown import changes_or_problem
@@ -25,6 +26,7 @@ from zsched.health.doctor import examine
 from zsched.storage.rights import Role
 from zsched.storage.workers import workers_seen
 from zsched.web.accounts import Account, AccountRole
+from zsched.web.console.schedule import instant_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import read_form
 
@@ -101,19 +103,17 @@ async def calendars(view: Viewed) -> Response:
 
 
 @router.get("/log")
-async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str = "") -> Response:
-    """Show the newest entries of the log that somebody asked for, or *all*, each with what it changed."""
+async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str = "", until: str = "") -> Response:
+    """Show the newest entries of the log before *until* that somebody asked for, or *all*, each with its changes."""
     view.call.demand_all("the log")
-    wanted = choice("what", what, What) if what else None
-    if all and not (by or id or wanted):
-        entries, source = await view.call.client.log(limit=_ENTRIES)
-        found = _searched(view, [entry async for entry in entries][::-1], None, source)
-    else:
-        search = view.call.client._log_search(by or None, id or None, wanted, _ENTRIES)
-        found = _searched(view, *await search)
+    wanted, end = choice("what", what, What) if what else None, instant_of("until", until, view.zone())
+    is_all, until_us = bool(all and not (by or id or wanted)), None if end is None else to_ms(end) * 1000
+    found = _searched(
+        view, *await view.call.client._log_search(by or None, id or None, wanted, _ENTRIES, until_us, is_all)
+    )
     if id or wanted:
         found = replace(found, rows=[row.only(id, wanted) for row in found.rows])
-    return view.page("log", found=found, by=by, id=id, what=what, all=all, whats=[*What])
+    return view.page("log", found=found, by=by, id=id, what=what, all=all, until=until, whats=[*What])
 
 
 @router.get("/doctor")
