@@ -1,4 +1,4 @@
-"""``zsched tokens``: the accounts of ``zsched web``: added, listed, revoked."""
+"""``zsched tokens``: the accounts of ``zsched web``: added, listed, changed, revoked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from zsched.cli.lines import Table
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, group, pass_invocation
-from zsched.cli.values import duration
+from zsched.cli.values import duration, moment, moment_at
 from zsched.client.caller import caller
-from zsched.core.clock import SystemClock
+from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import iso
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import check_by
@@ -84,6 +84,26 @@ def list_(invocation: Invocation) -> int:
     nothing = f"no account in {file.path}; {' '.join(ADD)} adds one"
     invocation.answer(values, Table(_COLUMNS, [_cells(*each) for each in found], nothing=nothing))
     return DONE
+
+
+@tokens.command("set", cls=Subcommand)
+@click.argument("name")
+@click.option("--expires", required=True, metavar="WHEN", help="How long it is valid from now on, its end, or never.")
+@pass_invocation
+def set_(invocation: Invocation, name: str, expires: str) -> int:
+    """
+    Set when account NAME expires, also one that has expired. Exit code 3: there is no such account.
+
+    \b
+    Example: zsched tokens set shop --expires 90d
+    """
+    given = None if expires == "never" else moment(expires)
+    at = moment_at(-given if isinstance(given, timedelta) else given, "expires", None)
+    at_ms = None if at is None else to_ms(at)
+    was_there = accounts_file(invocation.settings()).expire(name, at_ms)
+    word = "set" if was_there else "not_found"
+    invocation.answer({"name": name, "result": word, "expires_at": iso(at_ms)}, f"{name}: {word}")
+    return DONE if was_there else NOT_FOUND
 
 
 @tokens.command(cls=Subcommand)

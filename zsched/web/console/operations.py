@@ -20,7 +20,6 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import check_by, choice
 from zsched.core.story.source import Source
-from zsched.core.wording import duration_argument
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.rights import Role
@@ -28,7 +27,7 @@ from zsched.storage.workers import workers_seen
 from zsched.web.accounts import Account, AccountRole
 from zsched.web.console.schedule import instant_of
 from zsched.web.console.view import View, Viewed
-from zsched.web.reading import read_form
+from zsched.web.reading import around, read_form
 
 router = APIRouter(include_in_schema=False)
 
@@ -152,9 +151,26 @@ async def revoke_account(view: Viewed, request: Request) -> Response:
     )
 
 
+@router.post("/accounts:expire")
+async def expire_account(view: Viewed, request: Request) -> Response:
+    """Let an account expire at another time, or never."""
+    view.demand_operator("the accounts")
+    form = await read_form(request)
+    name, at_ms = form.get("name", ""), _expiry(view, form)
+    when = "not found"
+    if view.request.app.state.accounts.expire(name, at_ms):
+        when = "never expires" if at_ms is None else f"expires at {view.local(at_ms)}"
+    return view.done(f"{name}: {when}", "accounts")
+
+
+def _expiry(view: View, given: Mapping[str, str]) -> int | None:
+    """Return the end of a form's account: a time, or after a duration. None: never. Raises InvalidSchedule."""
+    at = around("expires", text, view.now_ms, 1) if (text := given.get("expires", "").strip()) else None
+    return None if at is None else to_ms(at)
+
+
 def _account(view: View, given: Mapping[str, str]) -> Account:
     """Return the account of a form; who does not see arguments cannot give that right. Raises InvalidSchedule."""
-    valid: Any = duration_argument("expires", given.get("expires") or None)
     return Account(
         check_by(given.get("name", "")),
         choice("role", given.get("role"), AccountRole),
@@ -162,7 +178,7 @@ def _account(view: View, given: Mapping[str, str]) -> Account:
         "arguments" in given and view.account.sees_arguments,
         view.now_ms,
         view.account.name,
-        None if valid is None else view.now_ms + round(valid.total_seconds() * 1000),
+        _expiry(view, given),
     )
 
 

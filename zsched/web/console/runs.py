@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -23,13 +22,12 @@ from zsched.core.clock import from_ms
 from zsched.core.occurrences.changes import Change
 from zsched.core.repair import Repaired
 from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
-from zsched.core.wording import duration_argument
 from zsched.errors import InvalidSchedule, RedisRefused
 from zsched.storage.workers import WorkerSeen, workers_seen
 from zsched.web import actions
 from zsched.web.console.schedules import result_text
 from zsched.web.console.view import PAGE, View, Viewed, chosen, within
-from zsched.web.reading import aware, read_form
+from zsched.web.reading import around, read_form
 from zsched.web.runs import retries_of
 
 router = APIRouter(include_in_schema=False)
@@ -155,19 +153,8 @@ def _options(view: View, filters: Mapping[str, str]) -> dict[str, Any]:
     """Return *filters* as the client takes them. Raises InvalidSchedule."""
     options: dict[str, Any] = dict(filters)
     if "since" in options:
-        options["since"] = _since(view, options["since"])
+        options["since"] = around("since", options["since"], view.now_ms, -1)
     return options
-
-
-def _since(view: View, text: str) -> datetime | None:
-    """Return a time, or the time before a duration such as 1h. Raises InvalidSchedule."""
-    if "T" in text:
-        return aware("since", text)
-    before: Any = duration_argument("since", text)
-    at_ms = view.now_ms - round(before.total_seconds() * 1000)
-    if at_ms < 0:
-        raise InvalidSchedule("since", text, "before 1970", "give a shorter duration")
-    return from_ms(at_ms)
 
 
 async def _retried(
