@@ -26,13 +26,13 @@ _ROLES: Final = click.Choice([role.value for role in AccountRole])
 @group("tokens")
 def tokens() -> None:
     """
-    Add, list and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry. Their
-    file is [web] accounts_file. Run this on the web server's machine, as its user or as root.
+    Add, list, set and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry.
+    Their file is [web] accounts_file. Run this on the web server's machine, as its user or as root.
 
     \b
     Examples:
       zsched tokens add ann --role operator --arguments
-      zsched tokens add shop --role scheduler --func 'app.tasks.*' --queue 'shop-*' --expires 90d
+      zsched tokens set ann --expires 90d
     """
 
 
@@ -88,15 +88,10 @@ def list_(invocation: Invocation) -> int:
 
 @tokens.command("set", cls=Subcommand)
 @click.argument("name")
-@click.option("--expires", required=True, metavar="WHEN", help="How long it is valid from now on, its end, or never.")
+@click.option("--expires", required=True, metavar="WHEN", help="A duration from now on, a time, or never.")
 @pass_invocation
 def set_(invocation: Invocation, name: str, expires: str) -> int:
-    """
-    Set when account NAME expires, also one that has expired. Exit code 3: there is no such account.
-
-    \b
-    Example: zsched tokens set shop --expires 90d
-    """
+    """Set the expiry of account NAME. Exit code 3: there is no such account."""
     given = None if expires == "never" else moment(expires)
     at = moment_at(-given if isinstance(given, timedelta) else given, "expires", None)
     at_ms = None if at is None else to_ms(at)

@@ -68,7 +68,7 @@ def test_rows_are_chosen_without_a_filter_and_all_that_match_without_a_choice(an
     assert 4 == len(states(shop)) == len(list(shop.list()))
 
 
-def test_chosen_schedules_that_have_changed_meanwhile_are_told(web: Web, shop: Client) -> None:
+def test_the_result_tells_which_chosen_schedules_have_changed_meanwhile(web: Web, shop: Client) -> None:
     with web.browser("ann") as ann:
         ids = {"id": ["shop-0", "shop-1", "shop-2"]}
         asked = ann.get("/schedules:pause", params=ids).text

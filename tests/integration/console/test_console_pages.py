@@ -97,7 +97,7 @@ def test_a_page_is_accessible_in_the_dark(ann: Person, run_id: str, path: str) -
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_foreign_page_is_accessible_fits_any_width_and_leads_home(ann: Person, run_id: str, scheme: Any) -> None:
-    """What axe finds in Swagger UI and rq-dashboard is mended by ``docs.js``, ``docs.css`` and ``footer.html``."""
+    """Findings of axe in Swagger UI and rq-dashboard are mended by ``docs.js``, ``docs.css`` and ``footer.html``."""
     pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
     ann.page.emulate_media(color_scheme=scheme)
     jobs = ("queues", "workers", "jobs/mail/failed/10/asc/1", f"job/{run_id}")

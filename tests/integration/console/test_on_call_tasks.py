@@ -79,7 +79,7 @@ def test_all_that_failed_in_the_last_hour_is_retried(mouse: Person, client: Clie
     eventually(lambda: number == len(client.history(status="retried")))
 
 
-def test_what_fires_in_the_next_ten_minutes_is_listed(mouse: Person, client: Client) -> None:
+def test_occurrences_of_the_next_ten_minutes_are_listed(mouse: Person, client: Client) -> None:
     client.schedule("app.tasks.remind", id="late-mail", after=500, queue="push")
 
     mouse.click("10 minutes")
@@ -110,7 +110,7 @@ def test_a_cron_rule_is_changed_with_its_next_five_times_shown(mouse: Person, cl
     assert "cron 30 7 * * *" == client.get("digest-seoul").rule_text
 
 
-def test_one_coming_occurrence_is_skipped(mouse: Person, client: Client) -> None:
+def test_an_occurrence_to_come_is_skipped(mouse: Person, client: Client) -> None:
     _, second = client.preview("digest-london", n=2)
 
     mouse.find("digest-london")
@@ -161,7 +161,7 @@ def test_the_worker_that_is_stuck_is_named_with_its_run_and_since_when(
         expect(stuck).to_contain_text(fact)
 
 
-def test_who_changed_a_schedule_is_in_its_story_with_the_difference(mouse: Person, client: Client) -> None:
+def test_the_person_who_changed_a_schedule_is_in_its_story_with_the_difference(mouse: Person, client: Client) -> None:
     client.acting_as("bea").update("digest-seoul", cron="0 8 * * 1-5")
 
     mouse.find("digest-seoul")
@@ -172,7 +172,7 @@ def test_who_changed_a_schedule_is_in_its_story_with_the_difference(mouse: Perso
     assert "0 8 * * 1-5" in story
 
 
-def test_who_changed_anything_at_a_time_is_in_the_log_before_it(
+def test_the_person_who_changed_anything_at_a_time_is_in_the_log_before_it(
     mouse: Person, client: Client, redis_client: redis.Redis
 ) -> None:
     client.acting_as("bea").update("digest-seoul", queue="slow")

@@ -117,7 +117,7 @@ def test_an_expired_token_is_refused_and_a_prolonged_one_works_again(ann: httpx.
     assert ("scheduler", from_ms(account.expires_ms or 0).year) == (account.role.value, 2099)
 
 
-def test_an_expiry_that_is_none_or_of_nobody_is_told(ann: httpx.Client, web: Web) -> None:
+def test_a_bad_expiry_and_an_unknown_account_change_no_token(ann: httpx.Client, web: Web) -> None:
     bad = ann.post("/accounts:expire", data={"name": "ann", "expires": "soon"}, headers={"Accept": "text/html"})
     ann.post("/accounts:expire", data={"name": "nobody", "expires": "1h"})
     told = ann.get("/accounts").text
