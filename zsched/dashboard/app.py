@@ -43,7 +43,7 @@ _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_UNNAMED = re.compile(r'title="(Queue name|Registry name|Job Sort Order|Jobs per page)"|(?<!#)\bid="rq-instances"')
+_UNNAMED = re.compile(r'title="(Queue name|Registry name|Job Sort Order|Jobs per page)"|id="rq-instances"')  # fields
 _ESCAPED_BY_JSON = re.compile(r"\\(.)")
 _CONNECTION = "zsched.redis"  # a name in Flask's extensions
 

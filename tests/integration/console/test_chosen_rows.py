@@ -125,6 +125,23 @@ def test_chosen_runs_are_retried_alone_and_once(
     assert 2 == len(retried)
 
 
+def test_a_failed_run_is_chosen_among_others_without_a_filter(
+    ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    [run_id] = failed(client, redis_client)
+    client.enqueue("app.tasks.remind", id="waits", queue="mail")
+    ann.open("/runs")
+    expect(ann.page.get_by_role("button", name="Retry …")).to_be_disabled()
+
+    expect(ann.page.locator(".box input")).to_have_count(1)
+    ann.page.get_by_label("choose all on this page").check()
+    ann.press("Retry …")
+    ann.press("Retry 1 run")
+
+    ann.reads("1 of 1 run retried")
+    assert [True] == [run.id.startswith(run_id) for run in client.runs("broken-0", status="queued")]
+
+
 def test_all_rows_of_a_page_are_chosen_at_once_and_counted(ann: Person, shop: Client) -> None:
     ann.open("/schedules?tag=shop")
     says, all_ = ann.page.locator(".bulk [role=status]"), ann.page.get_by_label("choose all on this page")

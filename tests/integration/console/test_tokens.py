@@ -110,6 +110,7 @@ def test_an_expired_token_is_refused_and_a_prolonged_one_works_again(ann: httpx.
             done = ann.post("/accounts:expire", data={"name": "shop", "expires": expires})
             seen.append((done.status_code, shop.get("/queues").status_code))
             told = ann.get("/accounts").text
+            assert (seen[-1][1] == 401) == (">expired<" in told)
 
     [account] = [one for one in web.accounts.read().by_digest.values() if one.name == "shop"]
     assert [(303, 401), (303, 200), (303, 401), (303, 200), (303, 200)] == seen

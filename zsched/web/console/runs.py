@@ -89,7 +89,7 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
             groups.wants(one)
     return view.page(
         "runs", runs=found, source=found.source, after=found.after, is_retried=is_retried, most=_GROUPED,
-        groups=groups.by_key, replacements=await retries_of(view.call.client, found), **shown,
+        groups=groups.by_key, retried=UNSUCCESSFUL, replacements=await retries_of(view.call.client, found), **shown,
     )  # fmt: skip
 
 
