@@ -223,7 +223,7 @@ class Archive:
             self._facts = stored_facts(self._db, self.path)
             self._begin()
             recount(self._db, self._suffix, int(self._boot_n or 0)).flush(-1)
-            for table in ("entry", "argument", "touch", "facet", "posting"):
+            for table in ("entry", "argument", "touch", "facet", "posting", "label"):
                 self._db.execute(f"DELETE FROM {table} WHERE n > ?", (self._boot_n,))
             self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
             self._unset("boot_n")

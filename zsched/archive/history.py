@@ -39,7 +39,7 @@ class History:
     """
     The archive at *path*, read-only, inside the block. Another process or thread may write it. *db*: its connection, if
     it is in memory; its writer waits. ``life``: the number of its state; ``is_bootstrapping``: a bootstrap reads the
-    next one from Redis.
+    next one from Redis. ``has_whole_state``: it does not, and every entry was understood.
 
     Raises:
         ArchiveCorrupt, ArchiveFailed: in the block, too, for any error of SQLite.
@@ -64,6 +64,7 @@ class History:
         self.complete_since: str | None = facts.get("complete_since")  # "start", or t in µs
         self.position = body.position_of(facts.get("position"))
         self.life, self.is_bootstrapping = int(facts.get("life", 1)), "boot_n" in facts
+        self.has_whole_state = not self.is_bootstrapping and not int(facts.get("unknown_entries", 0))
         self.run_suffix = suffix_of(self.namespace)
         return self
 

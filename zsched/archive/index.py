@@ -13,7 +13,9 @@ change without a known record is under the value ``UNKNOWN``, which every search
 
 Entries that somebody asked for have their values too (``asked_by``): among a million fires they are few.
 
-Both are written in the transaction of their entry. ``posting`` is cut into segments of 65,536 entries, which stay in
+``label`` finds what waits with an owner, a name or a tag (``labels``).
+
+All are written in the transaction of their entry. ``posting`` is cut into segments of 65,536 entries, which stay in
 memory while they are filled.
 """
 
@@ -59,6 +61,7 @@ class IndexWriter:
         self._known: dict[int, FacetsOfRows] = {}  # of entries with records
         self._rows: list[FacetRow] = []
         self._postings: set[tuple[int, int, int]] = set()
+        self._labels: list[tuple[int, int, int]] = []
         self._posted: dict[_Found, int] = {}  # the last block with these values
         self._counts = CountWriter(db)
 
@@ -66,6 +69,7 @@ class IndexWriter:
         """Add entry *n* with its records, and its changes if it has any."""
         facets = parsed.facets()
         self._remember(n, facets)
+        self._labels += [(n >> POSTING_BITS, key_of(word), n) for one in facets.distinct for word in one.labels()]
         if parsed.is_searched:
             self._rows.append(facet_row(n, facets))
             of = {owner: facets.at(row) for row, owner in enumerate(parsed.owners())}
@@ -97,8 +101,10 @@ class IndexWriter:
         """Write, in the caller's transaction."""
         self._db.executemany("INSERT OR REPLACE INTO facet VALUES (?, ?, ?)", self._rows)
         self._db.executemany("INSERT OR IGNORE INTO posting VALUES (?, ?, ?)", sorted(self._postings))
+        self._db.executemany("INSERT OR IGNORE INTO label VALUES (?, ?, ?)", sorted(self._labels))
         self._counts.flush()
         self._rows.clear()
+        self._labels.clear()
         self._postings.clear()
 
     def forget(self) -> None:

@@ -16,7 +16,7 @@ from zsched.core.occurrences.outcomes import OUTCOMES, What
 
 _LOOKED_FOR_MS: Final = 1000.0
 _WINDOW: Final = 2000  # entries of any kind between two readings of the clock
-_PLACES: Final = "SELECT n FROM posting WHERE segment = ? AND value = ? ORDER BY n DESC"
+_PLACES: Final = "SELECT n FROM posting WHERE segment = ? AND value = ? AND n >= ? AND n < ? ORDER BY n DESC"
 
 
 def log_search(
@@ -46,9 +46,14 @@ def _numbers(history: History, last_n: int, by: str | None, id: str | None, what
         return (n for n, _ in history.numbers(id, end_n=last_n + 1))
     if by is None and what is not None and (what not in OUTCOMES or what is What.FIRED):
         return _telling(history, last_n, what)
-    value = key_of(what.value if by is None and what else asked_by(by))
-    segments = range(last_n >> POSTING_BITS, -1, -1)
-    return (n for segment in segments for (n,) in history.db.execute(_PLACES, (segment, value)) if n <= last_n)
+    return places(history, what.value if by is None and what else asked_by(by), end_n=last_n + 1)
+
+
+def places(history: History, value: str, first_n: int = 0, end_n: int | None = None) -> Iterator[int]:
+    """Yield the numbers of the entries in [first_n, end_n) that are the places of *value* in the index."""
+    end_n = history.last_n + 1 if end_n is None else end_n
+    segments = range(end_n >> POSTING_BITS, (first_n >> POSTING_BITS) - 1, -1)
+    return (n for each in segments for (n,) in history.db.execute(_PLACES, (each, key_of(value), first_n, end_n)))
 
 
 def _telling(history: History, last_n: int, what: What) -> Iterator[int]:

@@ -5,6 +5,7 @@ Entries that the state needs are kept whole at any age: they have the record of 
 run. The needed entries are read from the state once per round, because an index of them would cost a fifth of
 the archiving speed (measured). An index row of a deleted entry is harmless (its reader finds nothing), and is
 removed segment by segment. The index for searches loses only whole segments; facets are deleted with their entry.
+Labels of entries without a live record are deleted at any age: only what waits is searched by them.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Retention:
 
     def _steps(self, before_us: int, last_n: int) -> Iterator[None]:
         db, end = self._db, min(first_since(self._db, before_us, last_n), last_n)
-        has_arguments = db.execute("SELECT 1 FROM argument LIMIT 1").fetchone() is not None
-        if end <= 1 and not has_arguments:
+        is_needed = "SELECT EXISTS (SELECT 1 FROM argument) OR EXISTS (SELECT 1 FROM label)"
+        if end <= 1 and not db.execute(is_needed).fetchone()[0]:
             return
         db.execute("DROP TABLE IF EXISTS temp.needed")
         db.execute("CREATE TEMP TABLE needed(n INTEGER, row INTEGER, PRIMARY KEY (n, row)) WITHOUT ROWID")
@@ -60,12 +61,16 @@ class Retention:
                     db.executemany("DELETE FROM facet WHERE n = ?", gone)
                     self.forgotten_before_us = before_us
                 yield
+        unneeded = "NOT EXISTS (SELECT 1 FROM needed WHERE needed.n = label.n)"
+        for segment in posted_segments(db, last_n, "label"):
+            db.execute(f"DELETE FROM label WHERE segment = ? AND {unneeded}", (segment,))
+            yield
         db.execute("DELETE FROM needed")
         dangling = "NOT EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"
         for segment in segments(db)[:-1] if end > 1 else ():
             db.execute(f"DELETE FROM touch WHERE segment = ? AND n < ? AND {dangling}", (segment, end))
             yield
-        for segment in posted_segments(db, end):
+        for segment in posted_segments(db, end, "posting"):
             db.execute("DELETE FROM posting WHERE segment = ?", (segment,))
             yield
         db.execute("DELETE FROM prefix WHERE last_n < ?", (end,))

@@ -10,6 +10,7 @@ live      the state: a row per schedule with a place, and per open run. Entry ``
           ``row``
 facet     function, queue, owner, tags and name of the rows of an entry (``index``)
 posting   the entries of each value that a search may ask for: (segment, CRC-32 of the value, n)
+label     the entries with records of an owner, a name or a tag: (segment, CRC-32 of the word, n)
 series    what is counted together (``counts``): a recurring schedule, or one-shots of a function, and a word
 count     the numbers of a series, by minute, quarter, hour and day: (unit, at, series, number)
 prefix    parts of the history that may have ids with a prefix (``prefixes``)
@@ -33,9 +34,9 @@ from typing import Final
 from zsched.core.entry import Position
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header, to recognize archives
-VERSION: Final = 7  # of the tables and the storage of entries; files of other versions are refused
+VERSION: Final = 8  # of the tables and the storage of entries; files of other versions are refused
 SEGMENT_BITS: Final = 16  # of ``touch``: rows in a segment
-POSTING_BITS: Final = 16  # of ``posting``: entries in a segment
+POSTING_BITS: Final = 16  # of ``posting`` and ``label``: entries in a segment
 
 _TABLES: Final = """
 CREATE TABLE fact(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -46,6 +47,7 @@ CREATE INDEX entry_end ON entry(n) WHERE kind = 'end';
 CREATE TABLE touch(segment INTEGER, key INTEGER, n INTEGER, PRIMARY KEY (segment, key, n)) WITHOUT ROWID;
 CREATE TABLE facet(n INTEGER PRIMARY KEY, body BLOB, sum INTEGER);
 CREATE TABLE posting(segment INTEGER, value INTEGER, n INTEGER, PRIMARY KEY (segment, value, n)) WITHOUT ROWID;
+CREATE TABLE label(segment INTEGER, word INTEGER, n INTEGER, PRIMARY KEY (segment, word, n)) WITHOUT ROWID;
 CREATE TABLE series(series INTEGER PRIMARY KEY, id TEXT, facets BLOB, word TEXT, UNIQUE (id, facets, word));
 CREATE TABLE count(
   unit INTEGER, at INTEGER, series INTEGER, number INTEGER, PRIMARY KEY (unit, at, series)
@@ -92,9 +94,9 @@ def first_since(db: sqlite3.Connection, since_us: int, last_n: int) -> int:
     return high
 
 
-def posted_segments(db: sqlite3.Connection, before_n: int) -> range:
-    """Return the segments of ``posting`` with no entry from number *before_n* on, the oldest first."""
-    first = db.execute("SELECT min(segment) FROM posting").fetchone()[0]
+def posted_segments(db: sqlite3.Connection, before_n: int, table: str) -> range:
+    """Return the segments of ``posting`` or ``label`` with no entry from number *before_n* on, the oldest first."""
+    first = db.execute(f"SELECT min(segment) FROM {table}").fetchone()[0]
     return range(0 if first is None else first, before_n >> POSTING_BITS)
 
 

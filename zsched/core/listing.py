@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import translate
 from itertools import islice
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
+from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.model import Schedule
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import FacetFilters, check_filter, choice
@@ -54,6 +56,12 @@ class ScheduleSource(Protocol):
 
     def recurring(self) -> list[str]:
         """Return sorted ids, in any state."""
+
+    def waiting_with(self, facets: Facets) -> Sequence[tuple[int | None, str]] | None:
+        """
+        Return (due ms, id) of all schedules with *facets*, or more, in any order and state; None: not known, so all
+        schedules are to be read.
+        """
 
     def schedules(
         self, ids: Iterable[str], at_first: int | None = None, texts: Iterable[str] = ()
@@ -134,6 +142,11 @@ class Filter(NamedTuple):
         return self.kind == RECURRING
 
     @property
+    def labels(self) -> Facets:
+        """The wanted owner, name and tag."""
+        return Facets(owner=self.owner or "", tags=() if self.tag is None else (self.tag,), name=self.name or "")
+
+    @property
     def texts(self) -> list[str]:
         """Texts in the stored form of every schedule that is kept: to look for them is quicker than to read it."""
         tag = None if self.tag is None else json.dumps(self.tag, ensure_ascii=False).strip('"')
@@ -158,10 +171,37 @@ class Filter(NamedTuple):
 
 def select(wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
     """Yield the schedules that *wanted* keeps: active by due time, then paused, quarantined and ended by id."""
+    found = None if wanted.labels == NO_FACETS else source.waiting_with(wanted.labels)
+    if found is not None:
+        source = _Known(source, found)
     kept = (
         schedule for state in ScheduleState for schedule in _in_state(state, wanted, source) if wanted.keeps(schedule)
     )
-    return islice(kept, wanted.limit)
+    yield from islice(kept, wanted.limit)
+
+
+class _Known:
+    """A source of known schedules only: due times in ms and ids."""
+
+    def __init__(self, source: ScheduleSource, found: Sequence[tuple[int | None, str]]) -> None:
+        self._source, self._ids = source, {id for _, id in found}
+        self._due = sorted((due_ms, id) for due_ms, id in found if due_ms is not None)
+        self.waiting_with, self.schedules = source.waiting_with, source.schedules
+
+    def active(
+        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
+    ) -> Iterator[tuple[int, str]]:
+        low, high = max((from_ms or 0, ""), after or (0, "")), (inf if until_ms is None else until_ms)
+        return (one for one in self._due if low <= one != after and one[0] <= high and is_wanted(one[1]))
+
+    def paused(self) -> list[str]:
+        return [id for id in self._source.paused() if id in self._ids]
+
+    def quarantined(self) -> list[str]:
+        return [id for id in self._source.quarantined() if id in self._ids]
+
+    def recurring(self) -> list[str]:
+        return [id for id in self._source.recurring() if id in self._ids]
 
 
 def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:

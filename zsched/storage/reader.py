@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import pairwise
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from zsched.core.clock import Clock
 from zsched.core.entry import text as shown
+from zsched.core.facets import Facets
 from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
 from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
 from zsched.core.runs.signature import job_pairs
+from zsched.errors import RedisRefused
 from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
@@ -40,6 +43,7 @@ T = TypeVar("T")
 
 # Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).
 _LONG_PAGE = 2000
+_FEW = 1000  # schedules, which are read while an archive would answer
 # Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
 _LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
 
@@ -103,6 +107,24 @@ class Reader:
         keys = [self._keys.due(lane) for lane in Priority]
         keys += [throttled.key(self._keys) for throttled in throttled_sets(self._link, self._keys)]
         return heapq.merge(*(self._lane(key, from_ms, until_ms, after, is_wanted) for key in keys))
+
+    def waiting_with(self, facets: Facets) -> Sequence[tuple[int | None, str]] | None:
+        """
+        Return (due ms, id) of all schedules with the owner, name and tags of *facets*, from an archive. None: no
+        archive knows, or the schedules are so few that they are read as quickly.
+        """
+        sizes = [("ZCARD", self._keys.due(lane)) for lane in Priority] + [("SCARD", self._keys.recurring())]
+        with self._link.wire() as wire:
+            if sum(wire.execute_all(sizes)) < _FEW:
+                return None
+        from zsched.storage.questions import UNREADABLE, Questions  # few listings ask an archive
+
+        last = Log(self._link, self._keys).last()
+        with suppress(RedisRefused, *UNREADABLE):
+            answer = Questions(self._link, self._keys).ask("waiting", facets=list(facets))
+            if last is None or int(answer["source"]["as_of_us"]) >= last.position.t_us:
+                return [(due and int(due), str(id)) for due, id in answer["waiting"]]
+        return None
 
     def head_of(self, lane: Priority, most: int) -> Iterator[Schedule]:
         """Yield the schedules of *lane* that are due next, *most* at most."""

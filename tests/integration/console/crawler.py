@@ -27,7 +27,7 @@ TYPED: Final = {
     "owner": ["nobody"], "since": ["1h", "2026-01-01T00:00Z"], "due_after": ["2026-01-01T00:00Z"],
     "due_before": ["2099-01-01T00:00Z"], "q": ["digest-seoul", "digest", "<script>", "once-expired", "nothing"],
     "by": ["ann"], "id": ["invoices"], "start": ["2026-01-01T00:00:00"], "end": ["2026-01-01T01:00:00"],
-    "until": ["2026-01-01T00:00:00"],
+    "until": ["2026-01-01T00:00:00"], "from": [], "to": [],  # both are filled in
 }  # fmt: skip
 _PAGE: Final = """() => ({
   links: [...document.querySelectorAll("a[href]")].map((each) => each.href.baseVal ?? each.getAttribute("href")),

@@ -79,7 +79,7 @@ ROWS = [
     Row("PUT /calendars/{name}; DELETE /calendars/{name}", "", READ_ONLY, OUTSIDE, OUTSIDE, YES),
     Row(
         "GET /runs, /occurrences, /log, /events, /status",
-        "GET /runs, /log, /news, /doctor, /timeline, /workers, /daemons", YES, OUTSIDE, OUTSIDE, YES,
+        "GET /runs, /log, /news, /doctor, /timeline, /changes, /workers, /daemons", YES, OUTSIDE, OUTSIDE, YES,
     ),
     Row("", "GET /new; POST /new", READ_ONLY, YES, YES, YES),
     Row("", "GET /new/preview", YES, YES, YES, YES),

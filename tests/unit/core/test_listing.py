@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.builders.schedules import schedule
 from zsched.core.clock import from_ms
+from zsched.core.facets import Facets
 from zsched.core.listing import Cursor, Filter, IdTest, select
 from zsched.core.model import Schedule
 from zsched.core.options.choices import ScheduleState
@@ -44,6 +46,9 @@ class _Memory:
             if is_between and (after is None or one > after):
                 yield one
 
+    def waiting_with(self, facets: Facets) -> Sequence[tuple[int | None, str]] | None:
+        return None
+
     def paused(self) -> list[str]:
         return self._ids(PAUSED)
 
@@ -60,6 +65,14 @@ class _Memory:
             self.read.append(id)
             if id in self._all:
                 yield self._all[id]
+
+
+class _Archived(_Memory):
+    """A source that knows the schedules with an owner, a name or a tag, and one that is gone."""
+
+    def waiting_with(self, facets: Facets) -> Sequence[tuple[int | None, str]] | None:
+        found = [one for one in self._all.values() if set(facets.tags) <= set(one.tags)]
+        return [(5, "gone"), *((one.next_ms, one.id) for one in reversed(found))]
 
 
 SCHEDULES = (
@@ -142,6 +155,23 @@ def test_pages_of_a_listing_add_up_to_all_schedules(limit: int) -> None:
         after = page[-1].cursor
 
     assert ORDER == seen
+
+
+@pytest.mark.parametrize("after", [None, "active:10:z", "active:20:a", "paused:50:p1"])
+@pytest.mark.parametrize(
+    "filters",
+    [{}, {"kind": "every"}, {"state": "paused"}, {"match": "[abp]*"}, {"due_after": from_ms(15)}, {"limit": 2}],
+)
+def test_a_listing_by_tag_is_the_same_if_an_archive_knows_what_has_it(
+    filters: dict[str, Any], after: str | None
+) -> None:
+    tagged = [replace(one, tags=("t",)) for one in SCHEDULES if one.id != "r"]
+    others = [_schedule(f"o{number}", due_ms=number) for number in range(9)]
+    all, known = _Memory(*SCHEDULES[3:4], *tagged, *others), _Archived(*SCHEDULES[3:4], *tagged, *others)
+    wanted = _filter(tag="t", after=after, **filters)
+
+    assert list(select(wanted, all)) == list(select(wanted, known))
+    assert not {one.id for one in others} & set(known.read)
 
 
 def test_a_cursor_of_a_removed_schedule_still_marks_a_place() -> None:

@@ -21,8 +21,7 @@ from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions
 from zsched.web.console.drawing import STRIP, Strip
 from zsched.web.console.view import PAGE, Viewed, chosen, within
-from zsched.web.labels import page_problem
-from zsched.web.problems import Problem
+from zsched.web.problems import Problem, page_problem
 from zsched.web.reading import read_form, with_times
 
 router = APIRouter(include_in_schema=False)

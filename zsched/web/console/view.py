@@ -31,8 +31,7 @@ from zsched.web.accounts import AccountRole
 from zsched.web.calls import Admitted
 from zsched.web.console.acts import acts_of, cut_at
 from zsched.web.events import BEAT_EVERY_S
-from zsched.web.labels import label_of, page_problem
-from zsched.web.problems import Problem
+from zsched.web.problems import Problem, label_of, page_problem
 from zsched.web.rendering import PAGE_HEADERS, STREAMED, TEMPLATES
 from zsched.web.rq import is_for
 
