@@ -89,13 +89,18 @@ def test_occurrences_of_the_next_ten_minutes_are_listed(mouse: Person, client: C
     assert "There are more" not in mouse.text()
 
 
-def test_the_heaviest_minute_and_its_timeline_are_shown(mouse: Person) -> None:
+def test_the_heaviest_minute_its_contents_and_its_timeline_are_shown(mouse: Person) -> None:
     mouse.click("Forecast")
     heaviest = mouse.page.locator("tbody tr").first
     number = heaviest.locator("[data-label=occurrences]").inner_text()
-    at = heaviest.get_by_role("link").inner_text()
-    mouse.click(at)
+    mouse.click(heaviest.get_by_role("rowheader").get_by_role("link").inner_text())
 
+    contents = mouse.page.locator("tbody tr").all_inner_texts()
+    assert int(number) == sum(int(re.split(r"\s+", row)[1]) for row in contents)
+    assert "app.tasks.remind" in "".join(contents)
+
+    mouse.clicks += 1
+    mouse.page.locator("main").get_by_role("link", name="Timeline").click()
     expect(mouse.page.locator(".density title", has_text=f"{number} to come")).to_have_count(1)
 
 
