@@ -1,5 +1,5 @@
 """
-What waits with an owner, a name or a tag, found by ``label``: a row per word and entry with such records.
+Schedules that wait with an owner, a name or a tag, by ``label``: a row per word and entry with such records.
 
 An entry that was replaced since has no row of the state any more, so each candidate is looked up there. ``retention``
 deletes the rows of entries that the state does not need.

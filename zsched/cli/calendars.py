@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from zsched.cli.formats import due_text
 from zsched.cli.output import Table, printable
 from zsched.cli.parameters import content
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, command, group
+from zsched.cli.program import DONE, Invocation, command, group
 from zsched.client.ics import Ics, read_ics
 from zsched.core.clock import SystemClock
 from zsched.core.model import iso
@@ -59,7 +59,7 @@ def show(invocation: Invocation, name: str) -> int:
     """Show calendar NAME as a file of schedules has it. Exit code 3: there is no such calendar."""
     parts = invocation.client().calendars().get(name)
     if parts is None:
-        return _tell(invocation, name, "not_found")
+        return invocation.result(name, "not_found")
     invocation.answer({"name": name, **parts}, *map(printable, calendar_block(name, parts).splitlines()))
     return DONE
 
@@ -78,16 +78,11 @@ def put(invocation: Invocation, name: str, dates: tuple[str, ...], windows: tupl
     word = invocation.client().put_calendar(name, dates=dates, windows=windows, events=read.events)
     if read.left_out:
         invocation.remark(f"left out of {ics}: {some(read.left_out)}")
-    return _tell(invocation, name, word, left_out=read.left_out)
+    return invocation.result(name, word, left_out=read.left_out)
 
 
 @command(of=calendars)
 @click.argument("name")
 def delete(invocation: Invocation, name: str) -> int:
     """Delete calendar NAME, which no schedule names. Exit code 3: there is no such calendar."""
-    return _tell(invocation, name, "deleted" if invocation.client().delete_calendar(name) else "not_found")
-
-
-def _tell(invocation: Invocation, name: str, word: str, **more: Any) -> int:
-    invocation.answer({"name": name, "result": word, **more}, f"{name}: {word}")
-    return NOT_FOUND if word == "not_found" else DONE
+    return invocation.result(name, "deleted" if invocation.client().delete_calendar(name) else "not_found")

@@ -131,6 +131,11 @@ class Invocation:
         else:
             click.echo(json.dumps(value))
 
+    def result(self, name: str, word: str, **more: Any) -> int:
+        """Answer what became of *name* in a word, and return the exit code; *more* keys are for JSON."""
+        self.answer({"name": name, "result": word, **more}, f"{name}: {word}")
+        return NOT_FOUND if word == "not_found" else DONE
+
     def show(self, lines: Iterable[Shown], tz: str | None = None) -> None:
         """
         Write *lines* as the terminal shows them, as they come; their times are of the zone *tz*. JSON stays whole.

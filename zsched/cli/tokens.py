@@ -1,4 +1,4 @@
-"""``zsched tokens``: the accounts of ``zsched web``: added, listed, revoked."""
+"""``zsched tokens``: the accounts of ``zsched web``: added, listed, changed, revoked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Final
 import click
 
 from zsched.cli.output import Table
-from zsched.cli.parameters import duration
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, command, group
+from zsched.cli.parameters import duration, moment, moment_at
+from zsched.cli.program import DONE, Invocation, command, group
 from zsched.client.caller import caller
-from zsched.core.clock import SystemClock
+from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import iso
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import check_by
@@ -25,13 +25,13 @@ _ROLES: Final = click.Choice([role.value for role in AccountRole])
 @group("tokens")
 def tokens() -> None:
     """
-    Add, list and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry. Their
-    file is [web] accounts_file. Run this on the web server's machine, as its user or as root.
+    Add, list, set and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry.
+    Their file is [web] accounts_file. Run this on the web server's machine, as its user or as root.
 
     \b
     Examples:
       zsched tokens add ann --role operator --arguments
-      zsched tokens add shop --role scheduler --func 'app.tasks.*' --queue 'shop-*' --expires 90d
+      zsched tokens set ann --expires 90d
     """
 
 
@@ -83,14 +83,24 @@ def list_(invocation: Invocation) -> int:
     return DONE
 
 
+@command("set", of=tokens)
+@click.argument("name")
+@click.option("--expires", required=True, metavar="WHEN", help="A duration from now on, a time, or never.")
+def set_(invocation: Invocation, name: str, expires: str) -> int:
+    """Set the expiry of account NAME. Exit code 3: there is no such account."""
+    given = None if expires == "never" else moment(expires)
+    at = moment_at(-given if isinstance(given, timedelta) else given, "expires", None)
+    at_ms = None if at is None else to_ms(at)
+    was_there = accounts_file(invocation.settings()).expire(name, at_ms)
+    return invocation.result(name, "set" if was_there else "not_found", expires_at=iso(at_ms))
+
+
 @command(of=tokens)
 @click.argument("name")
 def revoke(invocation: Invocation, name: str) -> int:
     """Revoke account NAME: its token and its sessions end at once. Exit code 3: there is no such account."""
     was_there = accounts_file(invocation.settings()).revoke(name)
-    word = "revoked" if was_there else "not_found"
-    invocation.answer({"name": name, "result": word}, f"{name}: {word}")
-    return DONE if was_there else NOT_FOUND
+    return invocation.result(name, "revoked" if was_there else "not_found")
 
 
 def _cells(account: Account, used_ms: int | None) -> tuple[str, ...]:

@@ -190,13 +190,15 @@ class Past:
         return self._answers.log(since, limit=limit)
 
     def _log_search(
-        self, by: str | None = None, id: str | None = None, what: What | None = None, limit: int = 50
-    ) -> tuple[list[Entry], int | None, Source]:
+        self, by: str | None = None, id: str | None = None, what: What | None = None, limit: int = 50,
+        until_us: int | None = None, is_all: bool = False,
+    ) -> tuple[list[Entry], int | None, Source]:  # fmt: skip
         """
-        Return the newest *limit* entries of the log that *by* (None: anybody) asked for, or with changes of schedule
-        *id*, or of the kind *what*, the newest first; the time (µs) up to which there may be more; and their source.
+        Return the newest *limit* entries of the log before *until_us* that *by* (None: anybody) asked for, or with
+        changes of schedule *id*, or of the kind *what*, or *is_all*; the newest first; the time (µs) up to which there
+        may be more; and their source.
         """
-        return self._answers.log_search(by=by, id=id, what=what, limit=limit)
+        return self._answers.log_search(by=by, id=id, what=what, limit=limit, until_us=until_us, is_all=is_all)
 
     def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
         """

@@ -240,7 +240,14 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
     "counts": (counts_of, {"wanted": WantedCounts.of_dict}),
     "log_search": (
         log_search,
-        {"by": _maybe(question_text), "id": _maybe(question_text), "what": _maybe(What), "limit": question_number},
+        {
+            "by": _maybe(question_text),
+            "id": _maybe(question_text),
+            "what": _maybe(What),
+            "limit": question_number,
+            "until_us": _maybe(question_number),
+            "is_all": bool,
+        },
     ),
     "effects": (effects_of, {"since_us": question_number, "until_us": question_number}),
     "waiting": (waiting_with, {"facets": lambda value: Facets.of_texts(*value)}),

@@ -34,8 +34,8 @@ REQUEST_ID: Final = "X-Request-Id"
 _ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
-class Layer:
-    """Passes requests on to *app*; a subclass changes how. What is no request of HTTP passes unchanged."""
+class Passing:
+    """Passes requests on to *app*; a subclass changes how. What is not a request of HTTP passes unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -48,7 +48,7 @@ class Layer:
         raise NotImplementedError
 
 
-class Identified(Layer):
+class Identified(Passing):
     """
     Gives each request an id, that of its header if it is well-formed. Its answer and all lines of the server's log that
     it causes have it. A change leaves a line itself: the account, the path and the status. The answer to a request that
@@ -78,7 +78,7 @@ class Identified(Layer):
         await self._app(scope, receive, sending)
 
 
-class ForwardedScheme(Layer):
+class ForwardedScheme(Passing):
     """Gives a request the scheme with which it came to a trusted proxy, for redirects and for cookies."""
 
     def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
@@ -91,7 +91,7 @@ class ForwardedScheme(Layer):
         await self._app(scope, receive, send)
 
 
-class WithHead(Layer):
+class WithHead(Passing):
     """Answers HEAD as GET without its body; that ends a stream, too, as its caller seems to be gone then."""
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,7 +102,7 @@ class WithHead(Layer):
         await self._app({**scope, "method": "GET"} if is_head else scope, receive, sending if is_head else send)
 
 
-class PrintablePaths(Layer):
+class PrintablePaths(Passing):
     """
     Refuses paths with control characters: the pattern of a route would ignore a line end behind it, and proxies may
     read such a path in another way.
@@ -116,7 +116,7 @@ class PrintablePaths(Layer):
         await answer(scope, receive, send)
 
 
-class Deadline(Layer):
+class Deadline(Passing):
     """
     Ends a read below *prefix* that has not begun to answer within *read_s*. A change is not ended: nobody would know
     what became of it. Neither is a stream.
@@ -147,7 +147,7 @@ class Deadline(Layer):
             await Problem(503, "too-long", detail, remedy).response()(scope, receive, send)
 
 
-class Measured(Layer):
+class Measured(Passing):
     """Counts the answers in *meter*. *prefix*: that of the routes of the API."""
 
     def __init__(self, app: ASGIApp, meter: WebMeter, clock: Clock, prefix: str) -> None:

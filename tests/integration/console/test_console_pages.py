@@ -95,6 +95,26 @@ def test_a_page_is_accessible_in_the_dark(ann: Person, run_id: str, path: str) -
     assert [] == ann.grave_findings()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_foreign_page_is_accessible_fits_any_width_and_leads_home(ann: Person, run_id: str, scheme: Any) -> None:
+    """Findings of axe in Swagger UI and rq-dashboard are mended by ``docs.js``, ``docs.css`` and ``footer.html``."""
+    pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+    ann.page.emulate_media(color_scheme=scheme)
+    jobs = ("queues", "workers", "jobs/mail/failed/10/asc/1", f"job/{run_id}")
+    for path in ("/api/docs", *(f"/rq/0/view/{each}" for each in jobs)):
+        ann.open(path)
+        ann.page.wait_for_load_state("networkidle")
+        if path == "/api/docs":
+            ann.page.locator(".opblock-summary").first.click()
+            ann.page.get_by_role("button", name="Try it out").click()
+            ann.page.locator("pre.microlight").first.wait_for()
+        for width in WIDTHS:
+            ann.page.set_viewport_size({"width": width, "height": 900})
+            wider = ann.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert (0, []) == (wider, ann.grave_findings()), (path, width)
+        expect(ann.page.locator('a[href="/"]')).to_have_text("zsched")
+
+
 def test_pages_are_read_without_scripts(web: Web, chromium: Any, run_id: str) -> None:
     with Person.of(web, chromium, "bob", has_scripts=False) as bob:
         for path, text in [

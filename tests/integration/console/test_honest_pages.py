@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -36,8 +38,12 @@ PICTURES = {
     "queues": "/queues",
     "log": "/log",
     "doctor": "/doctor",
+    "workers": "/workers",
+    "daemons": "/daemons",
+    "changes": "/changes",
+    "accounts": "/accounts",
 }
-PHONE, DESK, WIDE = ({"width": width, "height": height} for width, height in ((390, 844), (1280, 800), (1920, 1000)))
+SIZES = {"": (1440, 900), "-1024": (1024, 768), "-phone": (390, 844)}
 HIDE = "document.querySelectorAll('.source').forEach((each) => { each.hidden = true })"  # the archive's place
 LATER = ".lazy:empty, .preview:empty"  # parts that are read after the page
 
@@ -107,6 +113,22 @@ def test_deeds_of_a_person_are_found_behind_many_other_entries(web: Web, client:
     assert "Nothing." in by_nobody
     assert ("Earlier ones may follow" in newest, " leads" in newest) == (True, False)
     assert " leads" not in everything  # it is older than the newest entries
+
+
+@pytest.mark.parametrize("query", ["", "?all=1"])
+def test_earlier_entries_of_the_log_follow_page_by_page_without_a_gap(
+    web: Web, client: Client, daemon: DaemonThread, query: str
+) -> None:
+    fill_the_log(client, 250)
+    entries, links = list[int](), [f"/log{query}"]
+    with web.browser("ann") as ann:
+        while links:
+            text = ann.get(links.pop()).text
+            entries += [int(number) for number in re.findall(r'class="entry">[0-9]+-([0-9]+)<', text)]
+            links = re.findall(r'href="(/log\?[^"]*)">Earlier ones', html.unescape(text))
+
+    assert len({*entries}) == max(entries) - min(entries) + 1
+    assert 251 <= len({*entries}) <= len(entries) < 260
 
 
 def test_the_log_is_filtered_by_the_kind_of_change(web: Web, client: Client, daemon: DaemonThread) -> None:
@@ -185,8 +207,8 @@ def test_the_pages_of_the_docs_are_shown_without_errors(ann: Person, product: st
     folder = Path(os.environ.get("ZSCHED_PICTURES", tmp_path))
     ann.page.emulate_media(color_scheme=scheme)
     for name, path in PICTURES.items():
-        for kind, size in (("", DESK), ("-phone", PHONE), ("-wide", WIDE)):
-            ann.page.set_viewport_size(size)
+        for kind, (width, height) in SIZES.items():
+            ann.page.set_viewport_size({"width": width, "height": height})
             ann.open(path.format(run_id=product))
             expect(ann.page.locator(LATER)).to_have_count(0)
             if name == "edit":

@@ -85,7 +85,7 @@ ROWS = [
     Row("", "GET /new/preview", YES, YES, YES, YES),
     Row("", "GET /outcomes, /find", YES, UNKNOWN, YES, YES),
     Row("", "GET /runs:retry; POST /runs:retry", READ_ONLY, OUTSIDE, OUTSIDE, YES),
-    Row("", "GET /accounts; POST /accounts, /accounts:revoke", OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE),
+    Row("", "GET /accounts; POST /accounts, /accounts:expire, /accounts:revoke", OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE),
     Row("", "GET /rq/{path}", HIDDEN, OUTSIDE, OUTSIDE, HIDDEN),
     Row(
         "GET /openapi.json",

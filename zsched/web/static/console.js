@@ -137,10 +137,18 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     if (isHeld()) { // since it was asked for
       isOld = true;
     } else {
-      morph(live, new DOMParser().parseFromString(event.detail.serverResponse, "text/html").body);
+      renew(event.detail.serverResponse);
     }
   }
 });
+
+// Make the live part like *html*; rows that a person has chosen stay so, wherever they are now.
+function renew(html) {
+  const chosen = boxes().filter((each) => each.checked).map((each) => each.value);
+  morph(live, new DOMParser().parseFromString(html, "text/html").body);
+  boxes().forEach((each) => { each.checked = chosen.includes(each.value); });
+  countChosen();
+}
 
 // Make *old* like *now*, and touch only what differs: a mark, the focus and the place in the page stay.
 function morph(old, now) {
@@ -255,6 +263,35 @@ document.addEventListener("htmx:configRequest", (event) => {
     [...form.querySelectorAll("input, [data-any]")].filter((each) => each.value === "").forEach((each) => given.delete(each.name));
   }
 });
+
+// -- rows that are chosen: all of the page at once, and their number -----------------------------------------
+
+function boxes() {
+  return [...document.querySelectorAll(".box input")];
+}
+
+function countChosen() {
+  const all = document.getElementById("choose-all");
+  if (!all) {
+    return;
+  }
+  const number = boxes().filter((each) => each.checked).length;
+  all.hidden = boxes().length === 0;
+  all.checked = number > 0 && number === boxes().length;
+  all.indeterminate = number > 0 && !all.checked;
+  const says = all.form.querySelector("[role=status]");
+  says.dataset.usual ??= says.textContent;
+  says.textContent = number > 0 ? `${number} chosen:` : says.dataset.usual;
+  all.form.querySelectorAll("button").forEach((each) => { each.disabled = number === 0 && !("all" in all.form.dataset); });
+}
+document.addEventListener("change", ({ target }) => {
+  if (target.id === "choose-all") {
+    boxes().forEach((each) => { each.checked = target.checked; });
+  }
+  countChosen();
+});
+document.addEventListener("htmx:afterSettle", countChosen);
+window.addEventListener("pageshow", countChosen); // also back on this page
 
 // -- a part that could not be read ------------------------------------------------------------------------
 
