@@ -13,8 +13,7 @@ from typing import Any, Final
 import structlog
 
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.errors import ArchiveError
 from zsched.storage.answering import NOT_UNDERSTOOD, answer_of, read_arguments
 from zsched.storage.connection import Link

@@ -28,9 +28,8 @@ from zsched.core.clock import Clock
 from zsched.core.entry import Position
 from zsched.daemon import heap
 from zsched.daemon.bell import Bell
-from zsched.daemon.failures import Failures
 from zsched.daemon.follower import Follower
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.meter import Meter
 from zsched.daemon.own_archive import OwnArchive
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveOfAnother, RedisRefused, RedisUnavailable

@@ -17,8 +17,7 @@ from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.chores import ChoreThread
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter
 from zsched.daemon.pauses import PauseEnder

@@ -18,8 +18,7 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.about import facts
 from zsched.daemon.archivist import Archivist
 from zsched.daemon.child import Parent
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.meter import Meter
 from zsched.daemon.running import DONE, exit_code_of, prepare
 from zsched.daemon.signals import Signals

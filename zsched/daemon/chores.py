@@ -19,8 +19,7 @@ from typing import Final, Protocol
 
 from zsched.core.clock import Clock
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.errors import RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
 from zsched.storage.lease import Term

@@ -21,7 +21,7 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.core.triggers.zones import lack_of
 from zsched.daemon.doubt import DoubtEnder
 from zsched.daemon.elector import Elector
-from zsched.daemon.failures import Failures
+from zsched.daemon.loop import Failures
 from zsched.daemon.meter import Meter
 from zsched.daemon.naming import AWAITED_MS, LOOK_EVERY_MS, Namer
 from zsched.daemon.native import Native

@@ -37,8 +37,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from zsched.daemon.child import ChildProcess, spawn
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.running import DONE
 from zsched.errors import ZschedError
 from zsched.storage.seats import KEEP_S, Seats

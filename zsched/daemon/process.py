@@ -16,8 +16,8 @@ from zsched.daemon.about import facts, versions
 from zsched.daemon.archivist_main import run_child
 from zsched.daemon.child import ArchivistChild
 from zsched.daemon.daemon import Daemon
-from zsched.daemon.failures import Failures
 from zsched.daemon.host import Hosted, keep_seat
+from zsched.daemon.loop import Failures
 from zsched.daemon.meter import Meter
 from zsched.daemon.reload import reload
 from zsched.daemon.running import DONE, exit_code_of, prepare

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 HEARD: Final = ENDING | {signal.SIGHUP}

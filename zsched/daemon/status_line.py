@@ -8,8 +8,7 @@ a service manager there is no thread.
 from __future__ import annotations
 
 from zsched.core.wording import duration_text
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import RedisUnavailable, ZschedError
 from zsched.health.checks_daemons import check_no_leader

@@ -16,8 +16,7 @@ from contextlib import closing
 
 from zsched.core.clock import Clock
 from zsched.daemon.bell import Bell
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 

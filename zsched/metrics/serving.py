@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
-from zsched.daemon.failures import Failures
+from zsched.daemon.loop import Failures
 from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen
 from zsched.health.verdict import problems
 from zsched.metrics.collector import LONGEST_S, CachedReader, DaemonCollector
