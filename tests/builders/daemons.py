@@ -208,7 +208,7 @@ class DaemonThread(Telling):
 
     def _run(self) -> None:
         try:
-            self.archivist.open()
+            self.archivist.archiver.open()
             self.archivist.start()
             try:
                 self.daemon.run()

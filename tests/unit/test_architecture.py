@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "health.checks_web": (("errors", "core", "storage", "health", "web.accounts_file"), ()),
     "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "health", "daemon"), ("structlog",)),
     "daemon.process": ((*SHARED, "core", "storage", "health", "daemon", "metrics"), ("structlog",)),
-    "daemon.archivist_main": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
+    "daemon.archivist": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
     "daemon.loop":    (("errors", "core"),                              ("structlog",)),  # all threads
     "daemon.meter":   (("core",),                                        ()),  # what metrics override
     "daemon.supervisor": (("core", "health"),                            ()),  # zsched web has one, too

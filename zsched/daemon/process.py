@@ -13,7 +13,7 @@ import structlog
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.about import facts, versions
-from zsched.daemon.archivist_main import run_child
+from zsched.daemon.archivist import run_child
 from zsched.daemon.child import ArchivistChild
 from zsched.daemon.daemon import Daemon
 from zsched.daemon.host import Hosted, keep_seat
