@@ -14,7 +14,7 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.daemon import answerer, archiver, chores, loop, waker
-from zsched.daemon.status_line import StatusLine
+from zsched.daemon.process import StatusLine
 from zsched.errors import RedisUnavailable
 from zsched.health.facts import DaemonHealth
 from zsched.storage import answering
