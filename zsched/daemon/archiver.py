@@ -26,12 +26,12 @@ from zsched.archive.file import fleeting_disk
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.entry import Position
-from zsched.daemon import heap
 from zsched.daemon.bell import Bell
 from zsched.daemon.follower import Follower
 from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.meter import Meter
 from zsched.daemon.own_archive import OwnArchive
+from zsched.daemon.running import resident_bytes, trim_heap
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveOfAnother, RedisRefused, RedisUnavailable
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
@@ -224,7 +224,7 @@ class Archiver:
             taken_in += follower.came
             if follower.came == 0 and taken_in >= _MUCH and not self._loop.is_stopping:
                 archive.rest()
-                heap.trim()
+                trim_heap()
                 taken_in = 0
             news = archive.position, follower.state, self.daemon, self.leads, follower.looked_at
             hold_for_ms = self._hold_for_ms(follower)
@@ -293,7 +293,7 @@ class Archiver:
             "looked_at": [] if follower is None else sorted(map(str, follower.looked_at)),
             "audit": self.audit,
             "leads": self.leads,
-            "memory": heap.resident(os.getpid(), self.daemon.get("pid") or 0),
+            "memory": resident_bytes(os.getpid(), self.daemon.get("pid") or 0),
             "ahead_ms": self._ahead_ms,
             "failing": self.daemon.get("failing", {}) | self._failures.shown,
         }

@@ -19,7 +19,6 @@ import structlog
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.daemon.about import facts
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
@@ -29,8 +28,7 @@ from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter
 from zsched.daemon.pauses import PauseEnder
-from zsched.daemon.running import DONE, exit_code_of, prepare
-from zsched.daemon.signals import Signals
+from zsched.daemon.running import DONE, Signals, exit_code_of, facts, prepare
 from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tracker import Tracker
 from zsched.errors import ArchiveInUse, ConfigError, ZschedError

@@ -17,15 +17,13 @@ import structlog
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.wording import duration_text
-from zsched.daemon.about import facts, versions
 from zsched.daemon.archivist import run_child
 from zsched.daemon.child import ArchivistChild
 from zsched.daemon.daemon import Daemon
 from zsched.daemon.host import Hosted, keep_seat
 from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.meter import Meter
-from zsched.daemon.running import DONE, exit_code_of, prepare
-from zsched.daemon.signals import Signals
+from zsched.daemon.running import DONE, Signals, exit_code_of, facts, prepare, versions
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ConfigError, RedisUnavailable, ZschedError
 from zsched.events import configure
