@@ -31,7 +31,7 @@ class Term:
     """
     A won lease. ``trusted_until_ms`` is by the monotonic clock, and counted from the start of the attempt, so it is
     never later than the lease's end on the server. ``now_ms``: TIME of the reply. ``gen``: the names of the data set;
-    None without a name, and then nothing may be fired (``daemon.naming``).
+    None without a name, and then nothing may be fired (``daemon.data_set``).
     """
 
     token: str
