@@ -19,13 +19,12 @@ import structlog
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.triggers.zones import lack_of
+from zsched.daemon.data_set import AWAITED_MS, LOOK_EVERY_MS, DoubtEnder, Namer
 from zsched.daemon.elector import Elector
 from zsched.daemon.loop import Failures
 from zsched.daemon.meter import Meter
-from zsched.daemon.data_set import AWAITED_MS, LOOK_EVERY_MS, DoubtEnder, Namer
 from zsched.daemon.native import Native
-from zsched.daemon.replan import CalendarReplanner, Replanner
-from zsched.daemon.replanning import Replanning
+from zsched.daemon.replan import CalendarReplanner, Replanner, Replanning
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.trimmer import Trimmer
