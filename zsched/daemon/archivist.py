@@ -27,10 +27,9 @@ from zsched.daemon.chores import ChoreThread
 from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter
-from zsched.daemon.pauses import PauseEnder
 from zsched.daemon.running import DONE, Signals, exit_code_of, facts, prepare
-from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tracker import Tracker
+from zsched.daemon.upkeep import PauseEnder, SlotKeeper
 from zsched.errors import ArchiveInUse, ConfigError, ZschedError
 from zsched.events import configure
 from zsched.storage.connection import Link, link_of

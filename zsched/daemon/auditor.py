@@ -21,20 +21,23 @@ version cannot read proves nothing, since these entries may have changed its sta
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 import structlog
 
+from zsched.archive import History
+from zsched.archive.ran import find_suppressed
 from zsched.archive.recall import Recall, recalling_beside
 from zsched.core.entry import Position, UnknownEntry
 from zsched.core.pages import pages_of
-from zsched.core.recovery.audit import GRACE_MS, Alarm, is_overdue, late
+from zsched.core.recovery.audit import GRACE_MS, Alarm, is_overdue, late, suppressed
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.inspection import Inspection
 from zsched.daemon.reconciler import HistoryChanged
-from zsched.daemon.suppressed import SuppressedRuns
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -51,6 +54,7 @@ _ROUND: Final = 10_000  # schedules that a pass looks for: 22 ms of the server (
 _OLDEST: Final = 400  # overdue schedules in a pass
 _IN_QUARANTINE: Final = 2_600  # schedules in a pass
 _MOST_LOGGED: Final = 50  # alarms logged one by one in a pass
+_LASTS_MS: Final = 3_600_000  # how long a suppressed run counts as an alarm; it cannot be repaired
 
 
 class Auditor:
@@ -149,3 +153,25 @@ class Auditor:
             log.error(alarm.event.value, **words, repaired=is_repaired)
         if len(new) > _MOST_LOGGED:
             log.error("audit_found_more", alarms=len(new) - _MOST_LOGGED)
+
+
+class SuppressedRuns:
+    """
+    Alarms for occurrences whose run was not pushed, because another program had a job of it; of one archive, read as
+    its history grows. The first look goes back an hour.
+    """
+
+    def __init__(self) -> None:
+        self._read_to: int | None = None
+        self._at_ms = deque[int]()
+
+    def read_new(self, path: Path, now_ms: int) -> tuple[list[Alarm], int]:
+        """Return the new alarms, and the number of earlier ones of the last hour. Raises ArchiveError."""
+        while self._at_ms and self._at_ms[0] < now_ms - _LASTS_MS:
+            self._at_ms.popleft()
+        others = len(self._at_ms)
+        with History(path) as history:
+            changes, self._read_to = find_suppressed(history, (now_ms - _LASTS_MS) * 1000, self._read_to)
+        alarms = [suppressed(one.id, one.run_id or "", one.nominal_ms) for one in changes]
+        self._at_ms.extend([now_ms] * len(alarms))
+        return alarms, others

@@ -38,10 +38,9 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import Run
 from zsched.daemon.native import Native
-from zsched.daemon.pauses import PauseEnder
 from zsched.daemon.replan import CalendarReplanner
-from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tick import Tick, Ticker
+from zsched.daemon.upkeep import PauseEnder, SlotKeeper
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
 from zsched.files.applying import Application, Applied
 from zsched.files.checking import ClientChecks
