@@ -47,9 +47,8 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "rq":             (("errors", "core", "storage", "current", "rq"),   ("rq",)),  # in workers
-    "rq.process":     (("errors", "config", "storage", "tasks", "rq"),   ()),
-    "rq.rings":       (("core", "current", "rq"),                        ("redis", "rq")),
-    "rq.workers":     (("storage", "rq"),                                ("rq",)),
+    "rq.guard":       (("errors", "config", "core", "storage", "tasks", "rq"),  ("rq",)),
+    "rq.workers":     (("core", "storage", "current", "rq"),             ("redis", "rq")),
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),
     "tasks.chaining": (("errors", "config", "core", "storage", "client", "current"), ("rq",)),

@@ -51,7 +51,6 @@ KNOW_JOBS = {
     "rq/horses.py": "inside a worker",
     "rq/job.py": "inside a worker",
     "rq/plain.py": "inside a worker",
-    "rq/rings.py": "inside a worker",
     "rq/workers.py": "inside a worker",
     "tasks/chaining.py": "inside a worker",
     "testing/worker.py": "a worker of a test",
