@@ -110,7 +110,7 @@ def host_of(invocation: Invocation, settings: Settings, file: str | None, name: 
     from zsched.health.check import Severity
     from zsched.health.checks_rights import check_rights
     from zsched.health.facts import Probe
-    from zsched.storage.seats import Seats
+    from zsched.storage.lease import Seats
     from zsched.storage.server import Server
 
     namespace = {variable_of(("", "namespace")): settings.namespace}

@@ -32,10 +32,10 @@ from zsched.health.facts import DaemonHealth
 from zsched.health.verdict import problems
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
+from zsched.storage.lease import Seats
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
-from zsched.storage.seats import Seats
 
 log = structlog.get_logger(__name__)
 

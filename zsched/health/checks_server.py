@@ -16,8 +16,8 @@ from zsched.core.wording import some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
 from zsched.health.facts import Probe
+from zsched.storage.remedies import WriteRefusal
 from zsched.storage.server import Server
-from zsched.storage.writes import WriteRefusal
 from zsched.zone_rules import installed
 
 OLDEST: Final = (6, 2)  # the first with COPY, which fires recurring schedules

@@ -36,7 +36,6 @@ from zsched.core.runs.run_id import RunId
 from zsched.core.wording import in_a_line, plural
 from zsched.errors import ConfigError
 from zsched.rq.plain import PlainPickles, WarnedPickles, log
-from zsched.storage.called import called
 from zsched.storage.keyfile import KeyFile, KeyRing
 from zsched.storage.signing import (
     BadSignature,
@@ -45,6 +44,7 @@ from zsched.storage.signing import (
     Stamp,
     Subject,
     TooEarly,
+    called,
     check_run,
     demand_in_limits,
     shared_digest,

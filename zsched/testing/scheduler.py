@@ -52,9 +52,8 @@ from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 from zsched.testing import ground
-from zsched.testing.ground import ClientClock, FrozenClock
+from zsched.testing.ground import ClientClock, FrozenClock, InlineWorker
 from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Pushes
-from zsched.testing.worker import InlineWorker
 
 if TYPE_CHECKING:
     from zsched.aio import AsyncClient
