@@ -15,8 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.waiting import WITHIN_S, eventually
 from zsched.core.clock import ManualClock
-from zsched.daemon.bell import Bell
-from zsched.daemon.loop import Failures, Loop
+from zsched.daemon.loop import Bell, Failures, Loop
 from zsched.errors import ArchiveFailed, RedisRefused, RedisUnavailable
 
 
