@@ -26,9 +26,8 @@ from zsched.archive.file import fleeting_disk
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.entry import Position
-from zsched.daemon.bell import Bell
 from zsched.daemon.follower import Follower
-from zsched.daemon.loop import Failures, Loop
+from zsched.daemon.loop import Bell, Failures, Loop
 from zsched.daemon.meter import Meter
 from zsched.daemon.own_archive import OwnArchive
 from zsched.daemon.running import resident_bytes, trim_heap

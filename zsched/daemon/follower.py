@@ -49,8 +49,8 @@ from zsched.archive import START, Archive
 from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position, is_known
 from zsched.core.recovery.difference import Verdict
-from zsched.daemon.bell import Bell
 from zsched.daemon.intake import Intake
+from zsched.daemon.loop import Bell
 from zsched.daemon.meter import Meter
 from zsched.daemon.peers import Correction, Covering
 from zsched.daemon.reconciler import HistoryChanged

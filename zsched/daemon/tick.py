@@ -146,9 +146,8 @@ class Ticker:
         looks = [self._native.look_if_due(term, fired.now_ms, is_busy=has_more)]
         if self._waiting is not None:
             looks.append(self._waiting.look_if_due(term, self._server_clock.window(), fired.now_ms, is_busy=has_more))
-        if has_more or any(
-            look.has_more for look in looks
-        ):  # a recurring schedule's next time may be earlier than fire's answer
+        # A recurring schedule's next time may be earlier than fire's answer.
+        if has_more or any(look.has_more for look in looks):
             return Tick(has_more=True)
         if is_stuck:
             return Tick(wait_ms=_RETRY_STUCK_MS)

@@ -15,8 +15,7 @@ import select
 from contextlib import closing
 
 from zsched.core.clock import Clock
-from zsched.daemon.bell import Bell
-from zsched.daemon.loop import Failures, Loop
+from zsched.daemon.loop import Bell, Failures, Loop
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 
