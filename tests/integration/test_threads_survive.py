@@ -106,10 +106,10 @@ def test_the_archiver_follows_after_a_bug(
 
 
 def test_chores_are_done_after_a_bug(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    buggy, done, do = Buggy(chores.Server), set[str](), chores.ChoreThread._do
+    buggy, done, do = Buggy(chores.Server), set[str](), chores.ChoreThread._work
     monkeypatch.setattr(chores, "Server", buggy)
     monkeypatch.setattr(
-        chores.ChoreThread, "_do", lambda self, chore, term: done.add(chore.name) or do(self, chore, term)
+        chores.ChoreThread, "_work", lambda self, chore, term: done.add(chore.name) or do(self, chore, term)
     )
 
     daemon = start()

@@ -154,7 +154,7 @@ _EVERY_S = 2.0
 _SHOWN_ELSEWHERE = ("no_leader", "late", "writes")  # problems that the line expresses itself
 
 
-class StatusLine:
+class StatusLine(Loop):
     """
     The line that ``systemctl status`` shows: the role of daemon *id* (or the reason for none), the backlog, and the
     lateness. *supervisor* gets it from ``start`` to ``stop``.
@@ -164,17 +164,13 @@ class StatusLine:
     """
 
     def __init__(self, supervisor: Supervisor, reader: Reader, health: DaemonHealth, id: str) -> None:
+        super().__init__("status", self._tell, Failures(health.failing))
         self._supervisor, self._reader, self._health, self._id = supervisor, reader, health, id
-        self._loop = Loop("status", self._tell, Failures(health.failing))
 
     def start(self) -> None:
         """Start the thread, if there is a service manager."""
         if self._supervisor.listens:
-            self._loop.start()
-
-    def stop(self) -> None:
-        """Stop. This call does not wait for a read in progress."""
-        self._loop.stop()
+            super().start()
 
     def _tell(self) -> float:
         try:
