@@ -199,7 +199,7 @@ class Task(Typed, Generic[P, R]):
         """
         if self._template is None:
             raise InvalidTask(self.path, "", NOT_GIVEN, "it has no id", 'give the decorator id="…-{parameter}"')
-        self.signature.check_some(payload)
+        self.signature.check(payload, is_part=True)
         return self._template.fill(self._with_defaults(payload))
 
     # -- for a client -------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class Task(Typed, Generic[P, R]):
             elif name in SCHEDULE_OPTIONS | ENQUEUE_OPTIONS or self.signature.nearest(name) is None:
                 options[name] = value  # an unknown option is refused later, with a hint
             else:
-                self.signature.check_some({name: value})
+                self.signature.check({name: value}, is_part=True)
         return payload, options
 
     def _with_defaults(self, payload: Mapping[str, Any]) -> dict[str, Any]:
