@@ -46,10 +46,9 @@ RUNNERS = {
 # RQ's jobs and results unpickle when they are asked for what they hold. Who knows them:
 KNOW_JOBS = {
     "current.py": "inside a worker",
-    "rq/attempts.py": "inside a worker",
     "rq/guarded.py": "inside a worker",
-    "rq/horses.py": "inside a worker",
     "rq/job.py": "inside a worker",
+    "rq/parts.py": "inside a worker",
     "rq/plain.py": "inside a worker",
     "rq/workers.py": "inside a worker",
     "tasks/chaining.py": "inside a worker",

@@ -22,11 +22,10 @@ from rq.utils import now
 from zsched.core.runs.job import GUARD_FIELD, WARNED_FIELD
 from zsched.core.runs.run import REFUSED
 from zsched.errors import ConfigError
-from zsched.rq.attempts import log
 from zsched.rq.guard import GuardMode, guard
-from zsched.rq.horses import HidesSecrets
 from zsched.rq.job import Job
-from zsched.rq.plain import plain_of
+from zsched.rq.parts import HidesSecrets
+from zsched.rq.plain import log, plain_of
 from zsched.storage.rqkeys import RqKeys, prefix_of
 from zsched.storage.rqversion import HAS_EXECUTIONS
 

@@ -28,9 +28,9 @@ from rq.worker import BaseWorker
 
 from zsched.core.runs.run_id import RunId
 from zsched.current import keys_of_run
-from zsched.rq.attempts import RecordsAttempts, log
 from zsched.rq.guarded import Guarded
-from zsched.rq.horses import HidesSecrets
+from zsched.rq.parts import HidesSecrets, RecordsAttempts
+from zsched.rq.plain import log
 from zsched.storage.rqversion import HAS_EXECUTIONS
 from zsched.storage.sentinel import remember_master
 
