@@ -23,12 +23,11 @@ from zsched.daemon.data_set import AWAITED_MS, LOOK_EVERY_MS, DoubtEnder, Namer
 from zsched.daemon.elector import Elector
 from zsched.daemon.loop import Failures
 from zsched.daemon.meter import Meter
-from zsched.daemon.native import Native
+from zsched.daemon.releases import Native, WaitingRuns
 from zsched.daemon.replan import CalendarReplanner, Replanner, Replanning
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
-from zsched.daemon.trimmer import Trimmer
-from zsched.daemon.waiting import WaitingRuns
+from zsched.daemon.upkeep import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.errors import OlderFormat, OtherPrefix, RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.health.facts import DaemonHealth

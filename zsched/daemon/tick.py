@@ -3,8 +3,8 @@ One pass of the leader: fire due one-shots, advance due recurring schedules, lau
 
 One script moves one-shots from their lane to their RQ queue. It returns due recurring schedules, which are planned
 here. Another script commits the plans. It compares version and due time, so a rule that changed in between is left
-alone and returns in the next pass. Runs that wait for another run (``daemon/waiting.py``) and RQ's own delayed jobs
-(``daemon/native.py``) come last.
+alone and returns in the next pass. Runs that wait for another run and RQ's own delayed jobs (``daemon/releases.py``)
+come last.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.zones import lack_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
-from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
+from zsched.daemon.releases import Native, WaitingRuns
 from zsched.daemon.server_clock import ServerClock
-from zsched.daemon.waiting import WaitingRuns
 from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedDue, Stopped
 from zsched.storage.key_types import moving_away
 from zsched.storage.lease import Term

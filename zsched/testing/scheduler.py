@@ -37,7 +37,7 @@ from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.occurrences.changes import Change
 from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import Run
-from zsched.daemon.native import Native
+from zsched.daemon.releases import Native
 from zsched.daemon.replan import CalendarReplanner
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.upkeep import PauseEnder, SlotKeeper
