@@ -28,8 +28,8 @@ from zsched.daemon.planner import Planner
 from zsched.daemon.releases import Native, WaitingRuns
 from zsched.daemon.server_clock import ServerClock
 from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedDue, Stopped
-from zsched.storage.key_types import moving_away
 from zsched.storage.lease import Term
+from zsched.storage.meta import moving_away
 
 log = structlog.get_logger(__name__)
 

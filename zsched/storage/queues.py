@@ -26,10 +26,10 @@ from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.meta import server_now_ms
+from zsched.storage.meta import server_now_ms, throttled_sets
 from zsched.storage.registries import allowed_replies, members
 from zsched.storage.rqkeys import RqKeys
-from zsched.storage.throttled import HeldBack, throttled_sets
+from zsched.storage.throttled import HeldBack
 from zsched.storage.upcoming import WITHIN_MS
 from zsched.storage.workers import OF_LIVING, lives, workers_of
 
