@@ -127,7 +127,7 @@ def doubted_until_ms(channel: Channel, keys: Keys) -> int:
 
 
 class Throttled(NamedTuple):
-    """One lane's schedules of one queue, in the ZSET ``Keys.throttled``; it may be empty by now."""
+    """Schedules of one lane and queue, or zone (``zone_in``), in the ZSET ``Keys.throttled``; it may be empty by now."""
 
     lane: Priority
     queue: str
@@ -135,11 +135,6 @@ class Throttled(NamedTuple):
     def key(self, keys: Keys) -> str:
         """Return the key of the ZSET."""
         return keys.throttled(self.lane, self.queue)
-
-    @property
-    def zone(self) -> str | None:
-        """The zone that the leader's machine lacks, if they wait for one, and not for a queue."""
-        return zone_in(self.queue)
 
 
 def zone_in(queue: str) -> str | None:

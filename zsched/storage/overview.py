@@ -31,7 +31,7 @@ from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, of_pres
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.meta import NUMBERS, Throttled, asking, numbers, server_now_ms, throttled_sets
+from zsched.storage.meta import NUMBERS, Throttled, asking, numbers, server_now_ms, throttled_sets, zone_in
 from zsched.storage.records import due_from_score
 from zsched.storage.registries import is_denied
 from zsched.storage.server import Server
@@ -124,9 +124,7 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
         id=about["daemon"],
         role=role,
         **{name: _text(about.get(name)) for name in _TEXTS},
-        pid=_number(about.get("pid")),
-        ahead_ms=_number(about.get("ahead_ms")),
-        memory=_number(about.get("memory")),
+        **{name: _number(about.get(name)) for name in ("pid", "ahead_ms", "memory")},
         archive=report,
         started_ms=started_ms if type(started_ms) is int and 0 <= started_ms <= LAST_MS else None,
         told_ms=report.told_ms,
@@ -343,7 +341,7 @@ def _since_ms(wire: Wire, keys: Keys, firsts: Mapping[str, list[bytes]], now_ms:
 def _types(keys: Keys, throttled: Sequence[Throttled]) -> dict[str, str]:
     """Return zsched's own keys, and those of RQ that firing needs, each with its right type."""
     sets = {one.key(keys): "zset" for one in throttled}
-    queues = {keys.rq.queue(one.queue): "list" for one in throttled if one.zone is None}
+    queues = {keys.rq.queue(one.queue): "list" for one in throttled if zone_in(one.queue) is None}
     return keys.types() | sets | {keys.rq.queues(): "set"} | queues
 
 
