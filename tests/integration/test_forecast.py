@@ -138,12 +138,15 @@ def test_the_command_lists_counts_and_finds_a_gap(client: Client, redis_url: str
 
     listed = zsched("forecast", "--to", "2m")
     counted = zsched("forecast", "--to", "1h", "--by", "queue", "--workers", "email=2")
+    minutes = zsched("forecast", "--to", "1h", "--by", "minute")
     quiet = zsched("forecast", "--to", "1h", "--match", "mail-0", "--quiet-window", "50s")
     none = zsched("forecast", "--to", "1h", "--match", "mail-0", "--quiet-window", "5m")
 
-    assert [DONE] * 4 == [one.exit_code for one in (listed, counted, quiet, none)]
+    assert [DONE] * 5 == [one.exit_code for one in (listed, counted, minutes, quiet, none)]
     assert ["FIRES", "ID", "QUEUE", "FUNCTION"] == listed.stdout.splitlines()[0].split()
     assert "left out: 1 paused" in listed.stderr
+    assert ["MINUTE", "OCCURRENCES", "MOST"] == minutes.stdout.splitlines()[0].split()
+    assert " app.mail.send in email" in minutes.stdout.splitlines()[1]
     assert "email with 2 workers: nothing waits; no duration is known of app.mail.send" in counted.stdout
     assert "quiet from " in quiet.stdout
     assert "there is no such gap" in none.stdout

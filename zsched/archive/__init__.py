@@ -4,8 +4,8 @@ The archive: a daemon's durable copy of the log, and the resulting state, in one
 Reading order: schema (tables, and their costs), file (opening, locking, errors), body (storage of entries and their
 records), places (the choice of the file), live (the state), fold (the effect of an entry on the state), index (facets
 and outcomes, for searches), counts (of outcomes, by time), prefixes (of ids), archive (the writer), retention (deletion
-by age), history (the reader; search with pushes, openruns, ran and records read runs by it), temporary (the end of a
-log, in memory), recall (the source of a restore), check (checksums).
+by age), history (the reader; search, log_search, labels, runs and ran read by it), temporary (the end of a log, in
+memory), recall (the source of a restore), check (checksums).
 """
 
 from zsched.archive.archive import Archive

@@ -61,7 +61,7 @@ class IndexWriter:
         self._known: dict[int, FacetsOfRows] = {}  # of entries with records
         self._rows: list[FacetRow] = []
         self._postings: set[tuple[int, int, int]] = set()
-        self._labels: set[tuple[int, int, int]] = set()
+        self._labels: list[tuple[int, int, int]] = []
         self._posted: dict[_Found, int] = {}  # the last block with these values
         self._counts = CountWriter(db)
 
@@ -69,8 +69,7 @@ class IndexWriter:
         """Add entry *n* with its records, and its changes if it has any."""
         facets = parsed.facets()
         self._remember(n, facets)
-        words = {key_of(word) for one in facets.distinct for word in one.labels()}
-        self._labels.update((n >> POSTING_BITS, word, n) for word in words)
+        self._labels += [(n >> POSTING_BITS, key_of(word), n) for one in facets.distinct for word in one.labels()]
         if parsed.is_searched:
             self._rows.append(facet_row(n, facets))
             of = {owner: facets.at(row) for row, owner in enumerate(parsed.owners())}

@@ -1,5 +1,5 @@
 """
-What waits with an owner, a name or a tag, found by ``label``: a row per word and entry with such records.
+Schedules that wait with an owner, a name or a tag, by ``label``: a row per word and entry with such records.
 
 An entry that was replaced since has no row of the state any more, so each candidate is looked up there. ``retention``
 deletes the rows of entries that the state does not need.
@@ -32,7 +32,7 @@ def waiting_with(history: History, *, facets: Facets, clock: Clock | None = None
     clock = clock or SystemClock()
     until_ms = clock.monotonic_ms() + _LOOKED_FOR_MS
     found = list[tuple[int | None, str]]()
-    if not history.has_whole_state or not [*facets.labels()]:
+    if not history.has_whole_state or not facets.labels():
         return {"waiting": None}
     for n in _numbers(history, facets):
         if clock.monotonic_ms() >= until_ms:

@@ -33,8 +33,7 @@ from zsched.archive.history import ENTRY, History
 from zsched.archive.index import BLOCK_BITS, UNKNOWN, facets_at, facets_in, key_of
 from zsched.archive.live import record_in
 from zsched.archive.prefixes import NumberRange, ranges
-from zsched.archive.pushes import PushedRuns
-from zsched.archive.records import facets_before
+from zsched.archive.runs import PushedRuns, facets_before
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position, UnknownEntry, reading

@@ -48,7 +48,7 @@ _COMMANDS: Final = {
         ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
         ("web", "web.web", "Serve the console and the HTTP API."),
-        ("tokens", "tokens.tokens", "Add, list and revoke the accounts of zsched web."),
+        ("tokens", "tokens.tokens", "Add, list, set and revoke the accounts of zsched web."),
         ("keys", "keys.keys", "Make signing keys, and sign what waits."),
         ("doctor", "health.doctor", "Check Redis, users' rights, files and RQ around zsched."),
         ("archive", "archive.archive", "Recover what Redis lost, or keep one more archive."),

@@ -69,13 +69,13 @@ def forecast(invocation: Invocation, /, start: Any, end: Moment, tz: str, limit:
 def _lines(found: Forecast, limit: int, tz: str, quiet_window: timedelta | None) -> Iterator[Shown]:
     """Yield the parts that were asked for."""
     if found.by is not None:
-        key = "minute" if found.by is By.MINUTE else found.by.value
-        header = (key.upper(), "OCCURRENCES", "PEAK", f"IN {duration_text(found.bucket_ms)} FROM")
+        last = ("PEAK", f"IN {duration_text(found.bucket_ms)} FROM") if found.by is not By.MINUTE else ("MOST",)
         loads = (
-            (local_text(one.peak_ms, tz) if found.by is By.MINUTE else one.key, f"{one.number:,}", f"{one.peak:,}",
-             local_text(one.peak_ms, tz)) for one in islice(found.loads, limit)
+            (one.key, f"{one.number:,}", f"{one.peak:,}", local_text(one.peak_ms, tz)) if found.by is not By.MINUTE else
+            (local_text(one.peak_ms, tz), f"{one.number:,}", ", ".join(f"{n:,} {f} in {q}" for f, q, n in one.parts))
+            for one in islice(found.loads, limit)
         )  # fmt: skip
-        yield Table(header, loads, nothing="nothing fires")
+        yield Table((found.by.value.upper(), "OCCURRENCES", *last), loads, nothing="nothing fires")
     elif not found.backlogs and quiet_window is None and not found.suggestions:
         fires = (
             (local_text(one.due_ms, tz), relative_text(one.due_ms, found.now_ms), one.id, one.schedule.queue,

@@ -1,4 +1,4 @@
-"""``zsched tokens``: the accounts of ``zsched web``: added, listed, revoked."""
+"""``zsched tokens``: the accounts of ``zsched web``: added, listed, changed, revoked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from zsched.cli.lines import Table
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, group, pass_invocation
-from zsched.cli.values import duration
+from zsched.cli.values import duration, moment, moment_at
 from zsched.client.caller import caller
-from zsched.core.clock import SystemClock
+from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import iso
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import check_by
@@ -26,13 +26,13 @@ _ROLES: Final = click.Choice([role.value for role in AccountRole])
 @group("tokens")
 def tokens() -> None:
     """
-    Add, list and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry. Their
-    file is [web] accounts_file. Run this on the web server's machine, as its user or as root.
+    Add, list, set and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry.
+    Their file is [web] accounts_file. Run this on the web server's machine, as its user or as root.
 
     \b
     Examples:
       zsched tokens add ann --role operator --arguments
-      zsched tokens add shop --role scheduler --func 'app.tasks.*' --queue 'shop-*' --expires 90d
+      zsched tokens set ann --expires 90d
     """
 
 
@@ -84,6 +84,21 @@ def list_(invocation: Invocation) -> int:
     nothing = f"no account in {file.path}; {' '.join(ADD)} adds one"
     invocation.answer(values, Table(_COLUMNS, [_cells(*each) for each in found], nothing=nothing))
     return DONE
+
+
+@tokens.command("set", cls=Subcommand)
+@click.argument("name")
+@click.option("--expires", required=True, metavar="WHEN", help="A duration from now on, a time, or never.")
+@pass_invocation
+def set_(invocation: Invocation, name: str, expires: str) -> int:
+    """Set the expiry of account NAME. Exit code 3: there is no such account."""
+    given = None if expires == "never" else moment(expires)
+    at = moment_at(-given if isinstance(given, timedelta) else given, "expires", None)
+    at_ms = None if at is None else to_ms(at)
+    was_there = accounts_file(invocation.settings()).expire(name, at_ms)
+    word = "set" if was_there else "not_found"
+    invocation.answer({"name": name, "result": word, "expires_at": iso(at_ms)}, f"{name}: {word}")
+    return DONE if was_there else NOT_FOUND
 
 
 @tokens.command(cls=Subcommand)

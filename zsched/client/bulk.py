@@ -31,14 +31,16 @@ from zsched.core.listing import Filter, select
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
-from zsched.core.options.arguments import SearchFilters, choice, flag
+from zsched.core.options.arguments import SearchFilters, check_id, check_run_id, choice, flag
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
 from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
 from zsched.core.story.source import Source
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
+from zsched.storage.refusals import not_found
 from zsched.storage.reruns import Reruns
 
 _CANCELLED: Final = (RunStatus.QUEUED, RunStatus.RUNNING)
@@ -59,42 +61,61 @@ def _take_options(given: dict[str, Any]) -> RepairOptions:
     return cast("RepairOptions", options)
 
 
+def _take_ids(given: dict[str, Any], check: Callable[[object], str]) -> list[str] | None:
+    """Take the checked ids out of *given*; None: there are filters instead. Raises InvalidSchedule."""
+    ids = given.pop("ids", None)
+    if isinstance(ids, str) or (ids is not None and any(value is not None for value in given.values())):
+        raise InvalidSchedule("ids", ids, "not a list of ids alone", "give a list without filters")
+    return None if ids is None else [check(id) for id in ids]
+
+
 class BulkChanges:
     """
-    The changes of many schedules or runs by one client. With *limits*, schedules beyond them are left out, and
-    each is changed as it was found: somebody may have moved it beyond them since.
+    The changes of many schedules or runs by one client, found by filters or given by ids. With *limits*, schedules
+    beyond them are left out, and each is changed as it was found: somebody may have moved it beyond them since.
     """
 
-    def __init__(self, link: Link, reader: Reader, reruns: Reruns, answers: Answers, limits: Limits | None) -> None:
-        self._link, self._reader, self._reruns, self._answers = link, reader, reruns, answers
+    def __init__(
+        self, link: Link, keys: Keys, reader: Reader, reruns: Reruns, answers: Answers, limits: Limits | None
+    ) -> None:
+        self._link, self._keys, self._reader, self._reruns, self._answers = link, keys, reader, reruns, answers
         self._limits = None if limits is None or limits.are_none else limits
         self._clock = SystemClock()
 
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Client.retry_many``."""
-        wanted, options = _one_of(status, UNSUCCESSFUL), _take_options(given)
-        runs, source = self._runs(wanted, given)
-        retried = self._retried(runs, source, given.get("match"))
-        ids = [run.id for run in runs if run.id not in retried]
+        wanted, options, source = _one_of(status, UNSUCCESSFUL), _take_options(given), None
+        ids = _take_ids(given, check_run_id)
+        if ids is None:
+            runs, source = self._runs(wanted, given)
+            retried = self._retried(runs, source, given.get("match"))
+            ids = [run.id for run in runs if run.id not in retried]
         once = partial(self._reruns.retry, is_once=True)
         return self._carry_out(ids, once, options, PUSHED_PER_SECOND, source)
 
     def cancel_runs(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Client.cancel_runs``."""
-        wanted, options = _one_of(status, _CANCELLED), _take_options(given)
-        demand_filter(given)
-        runs, source = self._runs(wanted, given)
-        return self._carry_out([run.id for run in runs], self._reruns.cancel, options, CHANGED_PER_SECOND, source)
+        wanted, options, source = _one_of(status, _CANCELLED), _take_options(given), None
+        ids = _take_ids(given, check_run_id)
+        if ids is None:
+            demand_filter(given)
+            runs, source = self._runs(wanted, given)
+            ids = [run.id for run in runs]
+        return self._carry_out(ids, self._reruns.cancel, options, CHANGED_PER_SECOND, source)
 
     def change(self, act: Act, given: dict[str, Any], *, is_pushing: bool = False, **usual: Any) -> Repaired:
         """Change schedules by *act*. *usual*: filters that hold unless others are given."""
-        options = _take_options(given)
-        demand_filter(given)
-        wanted = Filter.of(limit=options.get("limit"), limits=self._limits, **(usual | given))
-        versions = {schedule.id: schedule.version for schedule in select(wanted, self._reader)}
-        act = act if self._limits is None else partial(_one_by_one, act, versions)
+        options, ids = _take_options(given), _take_ids(given, check_id)
+        if ids is None:
+            demand_filter(given)
+            wanted = Filter.of(limit=options.get("limit"), limits=self._limits, **(usual | given))
+            found = select(wanted, self._reader)
+        else:
+            found = filter(Filter(limits=self._limits).keeps, self._reader.schedules(ids))
+        versions = {schedule.id: schedule.version for schedule in found}
+        act = act if self._limits is None else partial(self._one_by_one, act, versions)
         per_second = PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
-        return self._carry_out(versions, act, options, per_second)
+        return self._carry_out(versions if ids is None else ids, act, options, per_second)
 
     # -- candidates -------------------------------------------------------------------------------
 
@@ -145,6 +166,14 @@ class BulkChanges:
             on_progress(tally.number, total)
         return tally.result()
 
+    def _one_by_one(self, act: Act, versions: Mapping[str, str | None], ids: Sequence[str]) -> dict[str, IdOutcome]:
+        """Do *act* with each of *ids*, if it has the version that was found; ids that were not found are refused."""
+        return {
+            id: act([id], if_version=versions[id])[id] if id in versions
+            else IdOutcome("", error=not_found(id, self._keys))
+            for id in ids
+        }  # fmt: skip
+
 
 @contextmanager
 def _telling(done: int, total: int) -> Iterator[None]:
@@ -160,11 +189,6 @@ def demand_filter(filters: Mapping[str, Any]) -> None:
     """Check that there is a filter: no change of everything by accident. Raises InvalidSchedule."""
     if all(value is None for value in filters.values()):
         raise InvalidSchedule("match", None, "no filter is given", 'give one, or match="*" for all')
-
-
-def _one_by_one(act: Act, versions: Mapping[str, str | None], ids: Sequence[str]) -> Mapping[str, IdOutcome]:
-    """Do *act* with each of *ids*, if it has the version that was found."""
-    return {id: act([id], if_version=versions[id])[id] for id in ids}
 
 
 def _one_of(status: object, statuses: Sequence[RunStatus]) -> RunStatus:

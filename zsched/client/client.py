@@ -285,7 +285,7 @@ class Client(Schedules):
     def _bulk(self) -> BulkChanges:
         from zsched.client.bulk import BulkChanges
 
-        return BulkChanges(self._link, self._reader, self._reruns, self._answers, self._limits)
+        return BulkChanges(self._link, self._keys, self._reader, self._reruns, self._answers, self._limits)
 
     @cached_property
     def _history(self) -> HistoryReader:

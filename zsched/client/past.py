@@ -126,9 +126,10 @@ class Past:
         """
         Count, by spans of *bucket* in [*start*, *end*), past outcomes and expected occurrences; at most 1,440 spans, of
         whole minutes. ``complete_since_ms`` says since when all outcomes are counted. Later occurrences than the next
-        one are counted of at most 5,000 recurring schedules. *by* "schedule", "queue" or "tag": also in *limit* rows,
-        those with most failures first; the row of a one-shot is its function, without what is to come. *filters*: as in
-        ``list``; of one-shots, which have no ids and tags in counts, only ``func``, ``queue`` and ``owner``.
+        one are counted of at most 5,000 recurring schedules. *by* "schedule", "queue", "tag" or "function": also in
+        *limit* rows, those with most failures first; the row of a one-shot is its function, without what is to come.
+        *filters*: as in ``list``; of one-shots, which have no ids and tags in counts, only ``func``, ``queue`` and
+        ``owner``.
 
         Raises:
             InvalidSchedule: a time is naive, there are too many spans, or another argument is wrong.
@@ -143,10 +144,10 @@ class Past:
     ) -> Forecast:
         """
         Tell what will fire from *start* (default: now) until *end*, a time or a duration: the first *limit* (1,000)
-        occurrences, or their numbers *by* "queue", "function" or "minute", with the peak of each. *bucket*: of the
-        peaks. *workers* of queues: the backlog of each, by the usual durations of its functions. *quiet_window*: find
-        the first gap of this length. *suggest* what would flatten the highest peaks. *on_progress* gets the numbers of
-        counted rules, and of all.
+        occurrences, or their numbers *by* "queue", "function" or "minute", with the peak of each. The first *limit*
+        minutes have their largest ``parts``. *bucket*: of the peaks. *workers* of queues: the backlog of each, by the
+        usual durations of its functions. *quiet_window*: find the first gap of this length. *suggest* what would
+        flatten the highest peaks. *on_progress* gets the numbers of counted rules, and of all.
 
         Raises:
             InvalidSchedule: an argument is invalid, or the answer would be too large.
@@ -189,13 +190,15 @@ class Past:
         return self._answers.log(since, limit=limit)
 
     def _log_search(
-        self, by: str | None = None, id: str | None = None, what: What | None = None, limit: int = 50
-    ) -> tuple[list[Entry], int | None, Source]:
+        self, by: str | None = None, id: str | None = None, what: What | None = None, limit: int = 50,
+        until_us: int | None = None, is_all: bool = False,
+    ) -> tuple[list[Entry], int | None, Source]:  # fmt: skip
         """
-        Return the newest *limit* entries of the log that *by* (None: anybody) asked for, or with changes of schedule
-        *id*, or of the kind *what*, the newest first; the time (µs) up to which there may be more; and their source.
+        Return the newest *limit* entries of the log before *until_us* that *by* (None: anybody) asked for, or with
+        changes of schedule *id*, or of the kind *what*, or *is_all*; the newest first; the time (µs) up to which there
+        may be more; and their source.
         """
-        return self._answers.log_search(by=by, id=id, what=what, limit=limit)
+        return self._answers.log_search(by=by, id=id, what=what, limit=limit, until_us=until_us, is_all=is_all)
 
     def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
         """

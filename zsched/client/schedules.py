@@ -60,12 +60,18 @@ class RepairOptions(TypedDict, total=False):
 
 
 class ScheduleRepair(RepairOptions, ScheduleFilters, total=False):
-    """Filters of schedules, as in ``Client.list``, and options."""
+    """Filters of schedules, as in ``Client.list``, or their *ids*, whatever their state; and options."""
+
+    ids: Iterable[str] | None
 
 
 class RunRepair(RepairOptions, SearchFilters, total=False):
-    """Filters of runs, as in ``Client.runs``, and options. *only*: the condition of each run that they find."""
+    """
+    Filters of runs, as in ``Client.runs``, or their *ids*, whatever their status; and options. *only*: the condition of
+    each run that the filters find.
+    """
 
+    ids: Iterable[str] | None
     only: Callable[[Change], bool] | None
 
 

@@ -80,10 +80,10 @@ class Facets(NamedTuple):
         yield from (f"{field}:{value}" for field, value in (("func", self.func), ("queue", self.queue)) if value)
         yield from self.labels()
 
-    def labels(self) -> Iterator[str]:
-        """Yield the words of the owner, the name and the tags: few schedules have the same."""
-        yield from (f"{field}:{value}" for field, value in (("owner", self.owner), ("name", self.name)) if value)
-        yield from (f"tag:{tag}" for tag in self.tags)
+    def labels(self) -> list[str]:
+        """Return the words of the owner, the name and the tags: few schedules have the same."""
+        exact = [f"{field}:{value}" for field, value in (("owner", self.owner), ("name", self.name)) if value]
+        return exact + [f"tag:{tag}" for tag in self.tags]
 
     def has(self, wanted: Facets) -> bool:
         """Return True if every value of *wanted* that is given is among these."""

@@ -173,14 +173,14 @@ def select(wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
     """Yield the schedules that *wanted* keeps: active by due time, then paused, quarantined and ended by id."""
     found = None if wanted.labels == NO_FACETS else source.waiting_with(wanted.labels)
     if found is not None:
-        source = _Known(source, found)
+        source = _OfLabels(source, found)
     kept = (
         schedule for state in ScheduleState for schedule in _in_state(state, wanted, source) if wanted.keeps(schedule)
     )
     yield from islice(kept, wanted.limit)
 
 
-class _Known:
+class _OfLabels:
     """A source of known schedules only: due times in ms and ids."""
 
     def __init__(self, source: ScheduleSource, found: Sequence[tuple[int | None, str]]) -> None:

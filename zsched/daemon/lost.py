@@ -39,7 +39,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from zsched.archive.openruns import open_runs
+from zsched.archive.runs import open_runs
 from zsched.core.entry import Position
 from zsched.core.options.choices import OnLost
 from zsched.core.pages import pages_of

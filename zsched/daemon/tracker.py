@@ -38,7 +38,7 @@ from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import OpenRuns, open_runs
+from zsched.archive.runs import OpenRuns, open_runs
 from zsched.core.entry import Position, text
 from zsched.core.pages import pages_of
 from zsched.core.runs.attempts import Attempt, joined

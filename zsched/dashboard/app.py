@@ -43,6 +43,7 @@ _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_UNNAMED = re.compile(r'title="(Queue name|Registry name|Job Sort Order|Jobs per page)"|id="rq-instances"')  # fields
 _ESCAPED_BY_JSON = re.compile(r"\\(.)")
 _CONNECTION = "zsched.redis"  # a name in Flask's extensions
 
@@ -95,6 +96,8 @@ def _harden(response: Response) -> Response:
     response.headers["Referrer-Policy"] = "no-referrer"
     if response.mimetype == "text/html":  # Jinja escapes values, so every tag in it is the template's own
         page = response.get_data(as_text=True)
+        page = _UNNAMED.sub(lambda found: f'{found[0]} aria-label="{found[1] or "Redis"}"', page)
+        page = page.replace('<div class="container">', '<div class="container" role="main">')
         response.set_data(page.replace("<script", f'<script nonce="{nonce}"'))
     elif (request.endpoint or "").removeprefix("rq_dashboard.") in _TAKEN_FOR_MARKUP:
         response.set_data(_escaped(response.get_data(as_text=True)))

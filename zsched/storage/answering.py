@@ -8,32 +8,46 @@ to the folded log stay values.
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from zsched.archive.counts import counts_of
 from zsched.archive.history import History
+from zsched.archive.index import asked_by
 from zsched.archive.labels import waiting_with
-from zsched.archive.log_search import log_search
+from zsched.archive.log_search import log_search, places
 from zsched.archive.ran import ran
-from zsched.archive.records import original_of, puts_of
+from zsched.archive.runs import original_of, puts_of
+from zsched.archive.schema import first_since
 from zsched.archive.search import Search
+from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position
 from zsched.core.facets import Facets, question_number, question_text
+from zsched.core.log.kinds import parse
+from zsched.core.log.shown import changes_or_problem
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.counts import WantedCounts
 from zsched.core.occurrences.lateness import waited_since_us
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import SearchCursor, Wanted
-from zsched.storage.comparing import with_definitions
+from zsched.storage.comparing import net_difference, with_definitions
 
 T = TypeVar("T")
 _MOST: Final = 1000  # changes in one answer
 _ENTRIES: Final = 100  # log entries in one answer
 _ENTRY_BYTES: Final = 4_194_304  # bytes of entries, after which the answer ends: one entry may hold 200 payloads
+_LOOKED_FOR_MS: Final = 400.0  # and then options are compared: an asker waits for 2 s
+_EFFECTS: Final = 300
+_IDS: Final = 100  # of an effect
+_OPPOSITE: Final = {What.RESUMED: What.PAUSED, What.SKIP_TAKEN_BACK: What.SKIP_ASKED}
+_OF_RUNS: Final = (What.ENQUEUED, What.RETRIED, What.RUN_ENDED)
+_NOTED: Final = (What.PAUSED, What.SKIP_ASKED, What.ENQUEUED, What.RUN_ENDED)  # with their reasons
 NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError, AttributeError)  # of wrong arguments
 
 
@@ -111,6 +125,69 @@ def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_
     return {"ran": set(times_ms), "by": history.id, "read_to": end_n}
 
 
+def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock | None = None) -> dict[str, Any]:
+    """
+    Return the ``effects`` of what people and programs asked for in [since_us, until_us), the newest first: what is left
+    of the changes to each schedule, equal ones together. Terms of leaders and calendars are effects without an id. For
+    400 ms it looks back: before ``reached_us`` there may be more. There are as many ``more``.
+    """
+    clock = clock or SystemClock()
+    first_n, end_n = (first_since(history.db, us, history.last_n) for us in (since_us, until_us))
+    asked, puts, is_old = dict[str, list[Change]](), dict[str, str](), dict[str, bool]()
+    found = dict[tuple[str, str], list[tuple[int, int, str]]]()
+    reached_us, until_ms = None, clock.monotonic_ms() + _LOOKED_FOR_MS
+    terms = history.db.execute("SELECT n FROM entry WHERE kind = 'term' AND n >= ? AND n < ?", (first_n, end_n))
+    for n in chain((n for (n,) in terms), places(history, asked_by(None), first_n, end_n)):
+        if (entry := history.entry(n)) is None:  # deleted by age
+            continue
+        t_us, (changes, problem) = entry.position.t_us, changes_or_problem(entry, history.run_suffix)
+        if clock.monotonic_ms() >= until_ms:
+            reached_us = t_us
+            break
+        if not changes:
+            key = problem or parse(entry).sentence(), entry.by.decode(errors="replace")
+            found.setdefault(key, []).append((t_us, t_us, ""))
+        elif changes[0].what is What.PUT:
+            parsed = parse(entry)
+            is_old |= {id: parsed.replaces(row) for row, (id, _) in enumerate(parsed.owners())}
+            if changes[0].run_id:  # the one-shots of an entry have one function
+                puts[entry.position.id] = f"put {parsed.facets().at(0).func}"
+        for one in changes:
+            asked.setdefault(one.id, []).append(one)
+    for id, changes in asked.items():
+        of_puts = [one.entry for one in changes if one.what is What.PUT]
+        put = puts.get(of_puts[0], "changed" if is_old.get(id) else "made") if of_puts else ""
+        if put == "changed" and clock.monotonic_ms() < until_ms + _LOOKED_FOR_MS:
+            put = net_difference(puts_of(history, id, of_puts), of_puts)
+        key = _left(changes[::-1], put), ", ".join(dict.fromkeys(one.by or "" for one in changes[::-1]))
+        found.setdefault(key, []).append((changes[-1].at_us, changes[0].at_us, id))
+    effects = [
+        {"words": words, "by": by, "number": len(rows), "ids": [id for *_, id in rows[:_IDS] if id],
+         "first_us": min(rows)[0], "last_us": max(us for _, us, _ in rows)} for (words, by), rows in found.items()
+    ]  # fmt: skip
+    effects.sort(key=itemgetter("last_us"), reverse=True)
+    return {"effects": effects[:_EFFECTS], "more": len(effects[_EFFECTS:]), "reached_us": reached_us}
+
+
+def _left(changes: Iterable[Change], put: str) -> str:
+    """
+    Return what is left of *changes* to one schedule, in words: of equal and opposite ones the last one, of its runs
+    all, and of those before a cancel only the *put*.
+    """
+    left, numbers = dict[object, str](), Counter[object]()
+    for one in changes:
+        kind, text = _OPPOSITE.get(one.what, one.what), one.what.value.replace("_", " ")
+        text = put if kind is What.PUT else f"{text}: {one.why}" if one.why and kind in _NOTED else text
+        key = text if kind in _OF_RUNS else (kind, one.nominal_ms) if kind is What.SKIP_ASKED else kind
+        if kind is What.CANCELLED:
+            left = {each: words for each, words in left.items() if each is What.PUT}
+        left.pop(key, None)
+        numbers[key] += 1
+        left |= {key: text} if kind is not What.SKIPPED else {}
+    times: dict[object, str] = {key: f" ×{n:,}" for key, n in numbers.items() if n > 1 and isinstance(key, str)}
+    return ", ".join(text + times.get(key, "") for key, text in left.items())
+
+
 def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Return *entries* up to the size of one answer, and at least the first."""
     size = 0
@@ -163,8 +240,16 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
     "counts": (counts_of, {"wanted": WantedCounts.of_dict}),
     "log_search": (
         log_search,
-        {"by": _maybe(question_text), "id": _maybe(question_text), "what": _maybe(What), "limit": question_number},
+        {
+            "by": _maybe(question_text),
+            "id": _maybe(question_text),
+            "what": _maybe(What),
+            "limit": question_number,
+            "until_us": _maybe(question_number),
+            "is_all": bool,
+        },
     ),
+    "effects": (effects_of, {"since_us": question_number, "until_us": question_number}),
     "waiting": (waiting_with, {"facets": lambda value: Facets.of_texts(*value)}),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (

@@ -104,6 +104,15 @@ def with_definitions(
     ]
 
 
+def net_difference(known: Sequence[LoggedPut], puts: Collection[str]) -> str:
+    """
+    Return what the puts of a schedule in the entries with the ids *puts* changed together: of its *known* puts, in
+    order, the last one beside the one before them.
+    """
+    is_known = known and known[0].entry not in puts
+    return f"changed {'; '.join(_compared(known[0], known[-1]) if is_known else ())}".rstrip()
+
+
 def _goes_on(old: LoggedPut, new: LoggedPut) -> bool:
     """
     Return True if *new* changed the schedule of *old*, and is no other schedule with its id. A recurring schedule keeps

@@ -195,6 +195,10 @@ class HistoryReader:
         answer, source = self._query(None).ask("log_search", **wanted)
         return answer["entries"], answer["reached_us"], source
 
+    def effects(self, since_ms: int, until_ms: int) -> tuple[dict[str, Any], Source]:
+        """Return the net effects of what people and programs did in [since_ms, until_ms), and their source."""
+        return self._query(None).ask("effects", since_us=since_ms * 1000, until_us=until_ms * 1000)
+
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
         Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, as nominal times; see

@@ -7,12 +7,17 @@ request that another site's page made. So a write needs the Origin of this serve
 
 A limit is checked on the schedule as it is and as it will be. Between that look and the change somebody may replace the
 schedule, so the change of a limited caller names the version that was looked at.
+
+Wrong logins are braked: each of an address doubles the wait for its next. Other addresses continue at once. Wrong
+tokens of programs have no brake: nobody guesses 256 random bits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from ipaddress import IPv6Address, ip_network
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -30,15 +35,17 @@ from zsched.core.options.arguments import check_tags
 from zsched.storage.refusals import NO_VERSION
 from zsched.web.accounts import Account, AccountRole, Accounts, digest_of
 from zsched.web.accounts_file import AccountsFile
-from zsched.web.brake import Brake
 from zsched.web.problems import Problem
-from zsched.web.proxy import Proxy
+from zsched.web.proxy import Proxy, address_in
 
 log = structlog.get_logger(__name__)
 
 COOKIE: Final = "zsched_session"
 
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_FREE: Final = 9.5  # attempts of an address without a wait, as parts of attempts are forgotten
+_FORGOTTEN_S: Final = 300  # in which one attempt is forgotten; so no wait is longer
+_REMEMBERED: Final = 10_000  # addresses, of some 300 bytes
 _MS_PER_HOUR: Final = 3_600_000
 _WRITES_REFUSED: Final = 'changes are refused while [rq] allow_callables is ["*"], which names any function'
 
@@ -223,3 +230,43 @@ def demand_own_origin(request: Request) -> None:
         detail = f"a change from a browser came with Origin {origin[:100] or '-'}, and Host {host[:100] or '-'}"
         remedy = "send the Origin of this server; a proxy has to pass Host unchanged. Programs use a token"
         raise Problem(403, "cross-origin", detail, remedy)
+
+
+class Brake:
+    """
+    The attempts to log in that this process has seen. One counts when it begins; a right one is forgiven. IPv6
+    addresses count by network: a client may have 2^64 of them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._counts: dict[str, tuple[float, float]] = {}  # attempts, and the time of the last in seconds
+
+    def begin(self, address: str) -> int:
+        """Count an attempt, and return the seconds to wait after it if it is wrong. Raises Problem: it is too early."""
+        now_s, place = self._clock.monotonic_ms() / 1000, _place(address)
+        if (left_s := self._until_s(place) - now_s) > 0:
+            wait = str(math.ceil(left_s))
+            detail = f"too many wrong tokens from {address}"
+            raise Problem(429, "too-many-attempts", detail, f"try again in {wait} s", {"Retry-After": wait})
+        if len(self._counts) >= _REMEMBERED:
+            self._counts.clear()
+        number, at_s = self._counts.get(place, (0.0, now_s))
+        self._counts[place] = max(number - (now_s - at_s) / _FORGOTTEN_S, 0) + 1, now_s
+        return math.ceil(max(self._until_s(place) - now_s, 0))
+
+    def forgive(self, address: str) -> None:
+        """Take back an attempt that was right."""
+        number, at_s = self._counts.get(_place(address), (1.0, 0.0))
+        self._counts[_place(address)] = number - 1, at_s
+
+    def _until_s(self, place: str) -> float:
+        """Return the end of the wait that the attempts from *place* have caused."""
+        number, at_s = self._counts.get(place, (0.0, 0.0))
+        return at_s if number < _FREE else at_s + 2 ** (number - _FREE)
+
+
+def _place(address: str) -> str:
+    """Return the address, or the network, by which *address* counts."""
+    found = address_in(address)
+    return str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else str(found or address)

@@ -15,6 +15,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -102,11 +103,18 @@ class AccountsFile(Watched[Accounts]):
     def revoke(self, name: str) -> bool:
         """Remove the account *name*; False: there is none. Raises ConfigError: the file cannot be read or written."""
         with self._changed() as accounts:
-            digests = [digest for digest, account in accounts.items() if account.name == name]
+            digests = _digests_of(name, accounts)
             for digest in digests:
                 del accounts[digest]
                 with suppress(OSError):
                     (self._used / digest).unlink()
+        return bool(digests)
+
+    def expire(self, name: str, expires_ms: int | None) -> bool:
+        """Let account *name* expire at *expires_ms*, or never (None), also one that has expired. As ``revoke``."""
+        with self._changed() as accounts:
+            digests = _digests_of(name, accounts)
+            accounts.update((digest, replace(accounts[digest], expires_ms=expires_ms)) for digest in digests)
         return bool(digests)
 
     @contextmanager
@@ -147,6 +155,10 @@ class AccountsFile(Watched[Accounts]):
             folder = self.path.parent.stat()
             os.fchown(opened, folder.st_uid, folder.st_gid)
         return opened
+
+
+def _digests_of(name: str, accounts: Mapping[str, Account]) -> list[str]:
+    return [digest for digest, account in accounts.items() if account.name == name]
 
 
 def accounts_file(settings: Settings, environment: Mapping[str, str] = os.environ) -> AccountsFile:

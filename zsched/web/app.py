@@ -43,11 +43,17 @@ from zsched.web.console import edit, forecast, now, operations, schedule, timeli
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
 from zsched.web.events import Events
-from zsched.web.exchange import REQUEST_ID, Identified, WithHead
-from zsched.web.labels import page_problem
-from zsched.web.middleware import Deadline, Measured, PrintablePaths
-from zsched.web.problems import Problem, bad_parameter
-from zsched.web.proxy import ForwardedScheme, Proxy
+from zsched.web.middleware import (
+    REQUEST_ID,
+    Deadline,
+    ForwardedScheme,
+    Identified,
+    Measured,
+    PrintablePaths,
+    WithHead,
+)
+from zsched.web.problems import Problem, bad_parameter, page_problem
+from zsched.web.proxy import Proxy
 from zsched.web.rendering import Files, JsonAnswer, docs, html_page
 
 log = structlog.get_logger(__name__)

@@ -1,5 +1,7 @@
 """
-Layers around the application: paths that no route may get, the time limit of a read, and the count of answers.
+Layers around the application, which every request and its answer pass: an id for both and a line in the server's log
+for a change, the scheme that a proxy saw, HEAD as a GET without its body, paths that no route may get, the time limit
+of a read, and the count of answers.
 
 A read that takes too long ends, and its connection to Redis is free for others. A change is never ended: nobody would
 know what became of it.
@@ -8,8 +10,13 @@ know what became of it.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
+from uuid import uuid4
 
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zsched.core.clock import Clock
@@ -17,40 +24,110 @@ from zsched.errors import show
 from zsched.metrics.web_meter import WebMeter
 from zsched.web.access import READS
 from zsched.web.problems import Problem
+from zsched.web.proxy import Proxy
+
+log = structlog.get_logger(__name__)
 
 PROBES: Final = ("/healthz", "/readyz", "/metrics")  # not counted: each asks many times a minute, and nobody waits
 READ_S: Final = 60.0
+REQUEST_ID: Final = "X-Request-Id"
+_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
-class PrintablePaths:
-    """
-    Refuses paths with control characters: the pattern of a route would ignore a line end behind it, and proxies may
-    read such a path in another way.
-    """
+class Passing:
+    """Passes requests on to *app*; a subclass changes how. What is not a request of HTTP passes unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not scope["path"].isprintable():
-            problem = Problem(404, "not-found", f"no such path: {show(scope['path'])}", "see /api/docs for the routes")
-            await problem.response()(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+        """Answer one request."""
+        await (self._answer if scope["type"] == "http" else self._app)(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
 
 
-class Deadline:
+class Identified(Passing):
     """
-    Passes requests on to *app*, and ends a read below *prefix* that has not begun to answer within *read_s*. A change
-    is not ended: nobody would know what became of it. Neither is a stream.
+    Gives each request an id, that of its header if it is well-formed. Its answer and all lines of the server's log that
+    it causes have it. A change leaves a line itself: the account, the path and the status. The answer to a request that
+    was answered before (``conditions``) is marked.
+    """
+
+    def __init__(self, app: ASGIApp, clock: Clock) -> None:
+        super().__init__(app)
+        self._clock = clock
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given, began_ms = Headers(scope=scope).get(REQUEST_ID, ""), self._clock.monotonic_ms()
+        id = given if _ID.fullmatch(given) else uuid4().hex
+        structlog.contextvars.bind_contextvars(request_id=id)  # of this request's asyncio task
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers, state, status = MutableHeaders(scope=message), scope.get("state", {}), message["status"]
+                headers[REQUEST_ID] = id
+                if state.get("is_replay") and status < 400:
+                    headers["Idempotency-Replayed"] = "true"
+                if scope["method"] not in READS:
+                    took = {"status": status, "ms": round(self._clock.monotonic_ms() - began_ms, 1)}
+                    log.info("change_answered", by=state.get("by"), method=scope["method"], path=scope["path"], **took)
+            await send(message)
+
+        await self._app(scope, receive, sending)
+
+
+class ForwardedScheme(Passing):
+    """Gives a request the scheme with which it came to a trusted proxy, for redirects and for cookies."""
+
+    def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
+        super().__init__(app)
+        self._proxy = proxy
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._proxy.says_https(Request(scope)):
+            scope["scheme"] = "https"
+        await self._app(scope, receive, send)
+
+
+class WithHead(Passing):
+    """Answers HEAD as GET without its body; that ends a stream, too, as its caller seems to be gone then."""
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            await send(message if message["type"] == "http.response.start" else {"type": "http.response.body"})
+
+        is_head = scope["method"] == "HEAD"
+        await self._app({**scope, "method": "GET"} if is_head else scope, receive, sending if is_head else send)
+
+
+class PrintablePaths(Passing):
+    """
+    Refuses paths with control characters: the pattern of a route would ignore a line end behind it, and proxies may
+    read such a path in another way.
+    """
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._app
+        if not scope["path"].isprintable():
+            detail = f"no such path: {show(scope['path'])}"
+            answer = Problem(404, "not-found", detail, "see /api/docs for the routes").response()
+        await answer(scope, receive, send)
+
+
+class Deadline(Passing):
+    """
+    Ends a read below *prefix* that has not begun to answer within *read_s*. A change is not ended: nobody would know
+    what became of it. Neither is a stream.
     """
 
     def __init__(self, app: ASGIApp, prefix: str, read_s: float = READ_S) -> None:
-        self._app, self._prefix, self._read_s = app, prefix, read_s
+        super().__init__(app)
+        self._prefix, self._read_s = prefix, read_s
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http" or scope["method"] not in READS or not scope["path"].startswith(self._prefix):
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in READS or not scope["path"].startswith(self._prefix):
             await self._app(scope, receive, send)
             return
 
@@ -70,15 +147,16 @@ class Deadline:
             await Problem(503, "too-long", detail, remedy).response()(scope, receive, send)
 
 
-class Measured:
-    """Passes requests on to *app*, and counts the answers in *meter*. *prefix*: that of the routes of the API."""
+class Measured(Passing):
+    """Counts the answers in *meter*. *prefix*: that of the routes of the API."""
 
     def __init__(self, app: ASGIApp, meter: WebMeter, clock: Clock, prefix: str) -> None:
-        self._app, self._meter, self._clock, self._prefix = app, meter, clock, prefix
+        super().__init__(app)
+        self._meter, self._clock, self._prefix = meter, clock, prefix
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. An exception before the answer counts as status 500, which an outer layer makes of it."""
-        if scope["type"] != "http" or scope["path"] in PROBES:
+        if scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
         began_ms, has_begun = self._clock.monotonic_ms(), False

@@ -2,6 +2,9 @@
 Errors as bodies: ``application/problem+json`` (RFC 9457).
 
 ``type`` is ``urn:zsched:error:<class>``; ``option``, ``value`` and ``remedy`` are those of the error.
+
+An error names an option as programs do: ``tz``. The command line shows it unchanged, and the API as ``option``. A page
+has labels instead, such as *Time zone*; its reader has no command line, so it leaves out where commands would help.
 """
 
 from __future__ import annotations
@@ -53,6 +56,21 @@ _TITLES: Final = {
     428: "Condition needed",
     429: "Too many requests",
     503: "Redis or an archive is not available",
+}
+# By name, if the label is not the name with spaces and a capital.
+_LABELS: Final = {
+    "tz": "Time zone",
+    "rrule": "RRULE",
+    "result_ttl": "Result TTL",
+    "failure_ttl": "Failure TTL",
+    "args": "Positional arguments",
+    "kwargs": "Named arguments",
+    "start": "From",
+    "end": "To",
+    "from": "From",
+    "func": "Function",
+    "match": "Schedule",
+    "status": "State",
 }
 
 
@@ -134,3 +152,21 @@ def _json(value: object) -> Any:
 
 def _is_short(value: object) -> bool:
     return (isinstance(value, str) and len(value) <= 200) or (isinstance(value, int) and abs(value) < 2**53)
+
+
+def label_of(name: str) -> str:
+    """Return the label of an option, a filter or a field of a form."""
+    return _LABELS.get(name) or name.replace("_", " ").capitalize()
+
+
+def page_problem(error: Exception) -> Problem:
+    """Return *error* as a page tells it: with labels, and without commands."""
+    detail: str | None = None
+    match error:
+        case InvalidSchedule():
+            detail = error.named(label_of(error.field))
+        case VersionConflict():
+            detail = f"schedule {error.id!r} was changed meanwhile; look at it again, and decide anew"
+        case errors.ScheduleNotFound() | errors.RunNotFound():
+            detail = error.problem
+    return Problem.from_error(error, detail=detail)

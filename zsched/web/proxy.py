@@ -11,7 +11,6 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from zsched.config.settings import Settings
 from zsched.core.options.arguments import check_by
@@ -89,18 +88,6 @@ def address_in(text: str) -> IPv4Address | IPv6Address | None:
         address = ip_address(text.strip().partition("%")[0])
         return getattr(address, "ipv4_mapped", None) or address
     return None
-
-
-class ForwardedScheme:
-    """Gives a request the scheme with which it came to a trusted proxy, for redirects and for cookies."""
-
-    def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
-        self._app, self._proxy = app, proxy
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._proxy.says_https(Request(scope)):
-            scope["scheme"] = "https"
-        await self._app(scope, receive, send)
 
 
 def _only(request: Request, header: str) -> str:

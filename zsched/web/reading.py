@@ -11,12 +11,14 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import ClientDisconnect, Request
 
+from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.options.arguments import refuse_constant
 from zsched.core.options.forms import ValueType
 from zsched.core.options.table import options_taking
-from zsched.core.wording import in_a_line
+from zsched.core.wording import duration_argument, in_a_line
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 from zsched.web.problems import Problem
 
@@ -40,11 +42,12 @@ async def read_object(request: Request) -> dict[str, Any]:
     return found
 
 
-async def read_form(request: Request, most: int = _FIELDS) -> dict[str, str]:
-    """Return the fields of a page's form, each once, *most* at most. Raises Problem."""
+async def read_form(request: Request, most: int = _FIELDS) -> ImmutableMultiDict[str, str]:
+    """Return the fields of a page's form, *most* at most. Raises Problem."""
     body = await _whole(request, FORM_BYTES, f"send at most {FORM_BYTES:,} bytes")
     try:
-        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=most))
+        fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=most)
+        return ImmutableMultiDict(fields)
     except ValueError:
         raise Problem(400, "not-a-form", "the form has too many fields", "send it as the page has it") from None
 
@@ -116,6 +119,17 @@ def aware(name: str, text: Any) -> datetime | None:
     if at is not None and at.utcoffset() is None:
         raise InvalidSchedule(name, text, "it has no offset", "give one such as 2026-12-24T18:00:00+09:00")
     return at
+
+
+def around(name: str, text: str, now_ms: int, sign: int) -> datetime | None:
+    """Return a time with an offset, or one a duration before (*sign* -1) or after *now_ms*. Raises InvalidSchedule."""
+    if "T" in text:
+        return aware(name, text)
+    span: Any = duration_argument(name, text)
+    at_ms = now_ms + sign * round(span.total_seconds() * 1000)
+    if not 0 <= at_ms <= LAST_MS:
+        raise InvalidSchedule(name, text, "not a time from 1970 to 9999", "give a shorter duration")
+    return from_ms(at_ms)
 
 
 def rfc3339(name: str, value: Any) -> datetime | None:

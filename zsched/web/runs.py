@@ -126,8 +126,8 @@ async def count_occurrences(
 ) -> Response:  # fmt: skip
     """
     Count the occurrences in [`from`, `to`) by spans of `bucket`, whole minutes such as `15m`: outcomes by their words,
-    and those that are `expected`. Outcomes before `complete_since` are not counted. `by` schedule, queue or tag: also
-    in the `limit` `rows` with most failures.
+    and those that are `expected`. Outcomes before `complete_since` are not counted. `by` schedule, queue, tag or
+    function: also in the `limit` `rows` with most failures.
     """
     call.demand_all("the timeline")
     times = aware("from", start), aware("to", end)
@@ -150,7 +150,7 @@ async def get_forecast(
 ) -> Response:
     """
     Return the occurrences in [`from`, `to`), or their numbers by `queue`, `minute` or `function`: of the schedules that
-    the caller may see.
+    the caller may see. A heavy minute has its three largest `parts`.
     """
     until: Any = aware("to", end) if "T" in end else end
     pairs = (one.rpartition("=") for one in workers)

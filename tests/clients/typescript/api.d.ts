@@ -459,8 +459,8 @@ export interface paths {
         /**
          * Counts of occurrences by spans of time.
          * @description Count the occurrences in [`from`, `to`) by spans of `bucket`, whole minutes such as `15m`: outcomes by their words,
-         *     and those that are `expected`. Outcomes before `complete_since` are not counted. `by` schedule, queue or tag: also
-         *     in the `limit` `rows` with most failures.
+         *     and those that are `expected`. Outcomes before `complete_since` are not counted. `by` schedule, queue, tag or
+         *     function: also in the `limit` `rows` with most failures.
          */
         get: operations["count_occurrences"];
         put?: never;
@@ -481,7 +481,7 @@ export interface paths {
         /**
          * What will fire, or how much of it.
          * @description Return the occurrences in [`from`, `to`), or their numbers by `queue`, `minute` or `function`: of the schedules that
-         *     the caller may see.
+         *     the caller may see. A heavy minute has its three largest `parts`.
          */
         get: operations["get_forecast"];
         put?: never;

@@ -2,9 +2,10 @@
 A crawler in a browser: opens pages, follows their links, opens what is closed, and submits the forms that only read.
 
 A link is followed once per kind: links are of one kind if only digits, the zone, the filters, or the place in time
-differ. The length of a shown time belongs to the kind. Forms are of one kind if only the id of their page differs. A
-page that is shown with an alert, an answer from 400 on, a request that failed, a message of the browser, and a page
-that is wider than its window are troubles, each with its page.
+differ. The length of a shown time belongs to the kind. Forms are of one kind if only the id of their page differs. What
+is done with chosen rows is asked for with all of them. A page that is shown with an alert, an answer from 400 on, a
+request that failed, a message of the browser, and a page that is wider than its window are troubles, each with its
+page.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TYPED: Final = {
     "owner": ["nobody"], "since": ["1h", "2026-01-01T00:00Z"], "due_after": ["2026-01-01T00:00Z"],
     "due_before": ["2099-01-01T00:00Z"], "q": ["digest-seoul", "digest", "<script>", "once-expired", "nothing"],
     "by": ["ann"], "id": ["invoices"], "start": ["2026-01-01T00:00:00"], "end": ["2026-01-01T01:00:00"],
+    "until": ["2026-01-01T00:00:00"], "from": [], "to": [],  # both are filled in
 }  # fmt: skip
 _PAGE: Final = """() => ({
   links: [...document.querySelectorAll("a[href]")].map((each) => each.href.baseVal ?? each.getAttribute("href")),
@@ -35,16 +37,19 @@ _PAGE: Final = """() => ({
 _FORMS: Final = """() => [...document.forms].map((form) => [
   form.method === "get" ? (form.closest("header, main, footer")?.tagName ?? "") : "",
   form.getAttribute("action"),
-  [...form.elements].filter((each) => each.name && each.type !== "hidden").map(
+  [...form.elements].filter((each) => each.name && !["hidden", "checkbox"].includes(each.type)).map(
     (each) => [each.name, each.options ? [...each.options].map((one) => one.value) : []]),
+  [...form.elements].filter((each) => each.hasAttribute("formaction")).map((each) => ["act", each.textContent]),
 ])"""
 _SUBMIT: Final = f"""([number, name, text]) => {{
   const typed = {json.dumps(TYPED)};
   const form = document.forms[number];
   form.reset();
   for (const each of form.elements) {{ if (each.required) {{ each.value = typed[each.name][0]; }} }}
-  if (name) {{ form.elements[name].value = text; }}
-  form.requestSubmit();
+  const act = name === "act" ? [...form.elements].find((each) => each.textContent === text) : null;
+  if (act) {{ document.getElementById("choose-all").click(); }}
+  if (name && !act) {{ form.elements[name].value = text; }}
+  form.requestSubmit(act);
 }}"""
 _IS_READ: Final = (  # parts that are read after the page, and those that htmx reads
     "() => !document.querySelector('.htmx-request, .lazy[data-strip], .searching:last-child')"
@@ -119,11 +124,11 @@ class Crawler:
     def _submit_all(self) -> None:
         """Submit each form that only reads: empty, with each choice, and with each text that a person may type."""
         here = self._here()
-        for number, (place, action, fields) in enumerate(self.page.evaluate(_FORMS)):
+        for number, (place, action, fields, acts) in enumerate(self.page.evaluate(_FORMS)):
             of = _form_of(here) if place != "HEADER" else ""
             if place and self._is_new(f"{of} form {_form_of(action or '')}", here):
                 choices = [(name, text) for name, texts in fields for text in texts or TYPED[name]]
-                for name, text in choices[-1:] if place == "FOOTER" else [("", ""), *choices]:
+                for name, text in choices[-1:] if place == "FOOTER" else [("", ""), *choices, *acts]:
                     self._submit(here, number, name, text)
 
     def _submit(self, here: str, number: int, name: str, text: str) -> None:

@@ -86,13 +86,33 @@ def test_a_page_is_shown_without_errors_at_any_width_and_is_accessible(ann: Pers
         assert [] == ann.grave_findings(), width
 
 
-@pytest.mark.parametrize("path", some(["/", "/schedules", "/schedules/digest", "/timeline", "/log"], "/"))
+@pytest.mark.parametrize("path", some(["/", "/schedules", "/schedules/digest", "/timeline", "/changes", "/log"], "/"))
 def test_a_page_is_accessible_in_the_dark(ann: Person, run_id: str, path: str) -> None:
     ann.page.emulate_media(color_scheme="dark")
 
     ann.open(path)
 
     assert [] == ann.grave_findings()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_foreign_page_is_accessible_fits_any_width_and_leads_home(ann: Person, run_id: str, scheme: Any) -> None:
+    """Findings of axe in Swagger UI and rq-dashboard are mended by ``docs.js``, ``docs.css`` and ``footer.html``."""
+    pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+    ann.page.emulate_media(color_scheme=scheme)
+    jobs = ("queues", "workers", "jobs/mail/failed/10/asc/1", f"job/{run_id}")
+    for path in ("/api/docs", *(f"/rq/0/view/{each}" for each in jobs)):
+        ann.open(path)
+        ann.page.wait_for_load_state("networkidle")
+        if path == "/api/docs":
+            ann.page.locator(".opblock-summary").first.click()
+            ann.page.get_by_role("button", name="Try it out").click()
+            ann.page.locator("pre.microlight").first.wait_for()
+        for width in WIDTHS:
+            ann.page.set_viewport_size({"width": width, "height": 900})
+            wider = ann.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert (0, []) == (wider, ann.grave_findings()), (path, width)
+        expect(ann.page.locator('a[href="/"]')).to_have_text("zsched")
 
 
 def test_pages_are_read_without_scripts(web: Web, chromium: Any, run_id: str) -> None:
@@ -103,6 +123,7 @@ def test_pages_are_read_without_scripts(web: Web, chromium: Any, run_id: str) ->
             ("/schedules?tag=shop", "reminder-42"),
             ("/schedules/digest", "cron 0 9 * * *"),
             ("/timeline", "broken"),
+            ("/changes", "paused: no mails today"),
             (f"/runs/{run_id}", "ValueError: no mailbox"),
             ("/log", "no mails today"),
         ]:
@@ -141,10 +162,11 @@ def test_a_limited_person_sees_only_what_is_within_the_limits(web: Web, chromium
         assert ("digest" in shop.text(), "beat" in shop.text()) == (True, False)
         with web.browser("shop-2", "scheduler", tags=("shop",)) as client:
             refused = [
-                client.get(filled(path, run_id)).status_code for path in ("/log", "/runs", "/timeline", "/doctor")
+                client.get(filled(path, run_id)).status_code
+                for path in ("/log", "/runs", "/timeline", "/changes", "/doctor")
             ]
             outside = client.get("/schedules/beat").status_code
-        assert ([403] * 4, 404) == (refused, outside)
+        assert ([403] * 5, 404) == (refused, outside)
 
 
 def test_markup_of_a_schedule_is_text_and_times_are_in_the_zone_of_the_query(ann: Person, run_id: str) -> None:

@@ -7,6 +7,7 @@ import redis
 
 from tests.builders.web import Web
 from tests.clocks import now_ms
+from tests.integration.console.person import Person
 from zsched import Client
 from zsched.core.clock import from_ms
 
@@ -36,6 +37,8 @@ def forecast_web(web: Web, client: Client, redis_client: redis.Redis) -> Web:
         ("to=1h&by=", ["page", "app.page", "Left out: 1 paused"], "mail-1"),
         ("to=24h&by=queue", ["email", "300", "The 300 of email in the minute from"], "app.page"),
         ("to=24h&by=function&queue=web", ["app.page", "144"], "app.mail"),
+        ("to=24h&by=minute", ["300 app.mail</a>", "email"], "page"),
+        ("to=24h&by=occurrence&func=app.mail", ["mail-1"], "page"),
         ("to=24h&by=minute&match=nothing-*", ["Nothing fires."], "300"),
         ("to=24h&by=year", ["by=", "year", "minute"], "300"),
         ("to=7d&by=minute", ["5m from", "300"], "app.page"),
@@ -48,3 +51,21 @@ def test_the_page_tells_what_its_form_asks_for(forecast_web: Web, query: str, th
 
     assert [] == [word for word in there if word not in shown]
     assert f">{missing}" not in shown
+
+
+def test_a_heavy_minute_leads_to_its_functions_queues_and_ids(forecast_web: Web, ann: Person) -> None:
+    ann.open("/forecast?tz=UTC")
+    minute = ann.page.get_by_role("rowheader").first.get_by_role("link")
+
+    ann.click(minute.inner_text())
+    functions = ann.text()
+    ann.click("queue")
+    queues = ann.text()
+    ann.click("email")
+
+    assert ("app.mail" in functions, "300" in functions) == (True, True)
+    assert ("email" in queues, "300" in queues) == (True, True)
+    ann.reads("mail-1")
+    assert "There are more." in ann.text()
+    ann.click("Timeline")
+    ann.reads("1 min")

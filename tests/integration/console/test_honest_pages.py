@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,22 @@ def test_deeds_of_a_person_are_found_behind_many_other_entries(web: Web, client:
     assert "Nothing." in by_nobody
     assert ("Earlier ones may follow" in newest, " leads" in newest) == (True, False)
     assert " leads" not in everything  # it is older than the newest entries
+
+
+@pytest.mark.parametrize("query", ["", "?all=1"])
+def test_earlier_entries_of_the_log_follow_page_by_page_without_a_gap(
+    web: Web, client: Client, daemon: DaemonThread, query: str
+) -> None:
+    fill_the_log(client, 250)
+    entries, links = list[int](), [f"/log{query}"]
+    with web.browser("ann") as ann:
+        while links:
+            text = ann.get(links.pop()).text
+            entries += [int(number) for number in re.findall(r'class="entry">[0-9]+-([0-9]+)<', text)]
+            links = re.findall(r'href="(/log\?[^"]*)">Earlier ones', html.unescape(text))
+
+    assert len({*entries}) == max(entries) - min(entries) + 1
+    assert 251 <= len({*entries}) <= len(entries) < 260
 
 
 def test_the_log_is_filtered_by_the_kind_of_change(web: Web, client: Client, daemon: DaemonThread) -> None:

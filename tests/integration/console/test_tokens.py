@@ -1,4 +1,4 @@
-"""Tokens that operators make and revoke on the page of accounts. Without a browser."""
+"""Tokens that operators make, prolong and revoke on the page of accounts. Without a browser."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.builders.web import Web
+from zsched.core.clock import from_ms
 
 pytestmark = pytest.mark.once
 NEW = {"name": "shop", "role": "scheduler", "expires": "90d", "queues": "shop-*, mail", "funcs": "", "tags": ""}
@@ -100,3 +101,29 @@ def test_a_file_that_cannot_be_written_is_named(ann: httpx.Client, web: Web) -> 
 
     assert "nothing was changed" in answer.text
     assert ["ann"] == [one.name for one in web.accounts.read().by_digest.values()]
+
+
+def test_an_expired_token_is_refused_and_a_prolonged_one_works_again(ann: httpx.Client, web: Web) -> None:
+    with web.client_of(token_in(ann.post("/accounts", data=NEW).text)) as shop:
+        seen = []
+        for expires in ("2026-01-01T00:00Z", "1h", "2026-01-01T00:00+09:00", "", "2099-01-01T00:00Z"):
+            done = ann.post("/accounts:expire", data={"name": "shop", "expires": expires})
+            seen.append((done.status_code, shop.get("/queues").status_code))
+            told = ann.get("/accounts").text
+            assert (seen[-1][1] == 401) == (">expired<" in told)
+
+    [account] = [one for one in web.accounts.read().by_digest.values() if one.name == "shop"]
+    assert [(303, 401), (303, 200), (303, 401), (303, 200), (303, 200)] == seen
+    assert "shop: expires at 2099-01-01 00:00:00+00:00" in told
+    assert ("scheduler", from_ms(account.expires_ms or 0).year) == (account.role.value, 2099)
+
+
+def test_a_bad_expiry_and_an_unknown_account_change_no_token(ann: httpx.Client, web: Web) -> None:
+    bad = ann.post("/accounts:expire", data={"name": "ann", "expires": "soon"}, headers={"Accept": "text/html"})
+    ann.post("/accounts:expire", data={"name": "nobody", "expires": "1h"})
+    told = ann.get("/accounts").text
+    ann.post("/accounts:expire", data={"name": "ann", "expires": ""})
+
+    assert (422, True) == (bad.status_code, "not a duration" in bad.text)
+    assert "nobody: not found" in told
+    assert "ann: never expires" in ann.get("/accounts").text

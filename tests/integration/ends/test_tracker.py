@@ -14,7 +14,7 @@ from tests.builders.leaders import KEYS, Leader, know
 from tests.integration.ends.tracking import FUNC, Tracking, ends, entries, finish, opened, recorded
 from tests.prefix import RQ
 from tests.waiting import eventually
-from zsched.archive.openruns import OpenRuns
+from zsched.archive.runs import OpenRuns
 from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunKey

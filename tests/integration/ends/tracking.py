@@ -12,7 +12,7 @@ from tests.prefix import RQ
 from tests.waiting import WITHIN_S
 from zsched import Client
 from zsched.archive import Archive
-from zsched.archive.openruns import open_runs
+from zsched.archive.runs import open_runs
 from zsched.core.clock import SystemClock
 from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import changes

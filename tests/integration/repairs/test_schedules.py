@@ -188,3 +188,27 @@ def test_a_client_with_limits_changes_each_of_its_schedules_as_it_was_found(clie
 
     assert (3, 2, ["mail-0001"]) == (result.found, result.done, [id for id, _ in result.refused])
     assert ["mail-0000", "mail-0002"] == [one.id for one in client.list(state="paused")]
+
+
+def test_schedules_are_chosen_by_their_ids_whatever_their_state(client: Client) -> None:
+    campaign(client, 4)
+    client.pause("mail-0001")
+
+    result = client.pause_many(ids=["mail-0000", "mail-0001", "mail-0009"])
+
+    assert (3, 1, 1, ["mail-0009"]) == (result.found, result.done, result.skipped, [id for id, _ in result.refused])
+    assert ["mail-0000", "mail-0001"] == sorted(one.id for one in client.list(state="paused"))
+    assert 0 == client.cancel_many(ids=[]).found
+    for given in ({"ids": ["mail-0000"], "tag": "sale"}, {"ids": "mail"}, {"ids": ["a/b"]}):
+        with pytest.raises(InvalidSchedule):
+            client.cancel_many(**given)  # type: ignore[arg-type]  # of a table
+
+
+def test_a_client_with_limits_changes_no_schedule_beyond_them_by_its_id(client: Client) -> None:
+    campaign(client, 1)
+    limited = client.acting_as("sam", Limits(tags=("sale",)))
+
+    result = limited.cancel_many(ids=["other", "mail-0000"])
+
+    assert (2, 1, ["other"]) == (result.found, result.done, [id for id, _ in result.refused])
+    assert ["other"] == [one.id for one in client.list()]

@@ -10,7 +10,7 @@ from tests.builders.web import Web
 from tests.integration.web.test_login import API, PATH
 from zsched.config.settings import Settings, WebSettings
 from zsched.core.clock import ManualClock
-from zsched.web.brake import _REMEMBERED, Brake
+from zsched.web.access import _REMEMBERED, Brake
 from zsched.web.problems import Problem
 from zsched.web.proxy import Proxy
 

@@ -40,6 +40,22 @@ def test_accounts_are_added_listed_and_revoked(zsched: Zsched) -> None:
     assert NOT_FOUND == zsched("tokens", "revoke", "shop").exit_code
 
 
+def test_the_expiry_of_an_account_is_set_to_a_time_a_duration_and_never(zsched: Zsched) -> None:
+    added = zsched.json(*ADD, "--expires", "90d")
+    ends = [
+        zsched.json("tokens", "set", "shop", "--expires", when)["expires_at"]
+        for when in ("2099-01-01T00:00Z", "1d", "never")
+    ]
+    [shown] = zsched.json("tokens", "list")
+
+    assert ("2099-01-01T00:00:00.000Z", None) == (ends[0], ends[2])
+    assert added["created_at"] < ends[1] < added["expires_at"]
+    assert {**shown, "token": added["token"]} == {**added, "expires_at": None, "used_at": None}
+    assert "shop: set" in zsched("tokens", "set", "shop", "--expires", "1d").stdout
+    assert NOT_FOUND == zsched("tokens", "set", "nobody", "--expires", "1d").exit_code
+    assert "neither a duration nor a time" in zsched("tokens", "set", "shop", "--expires", "soon").stderr
+
+
 def test_a_token_is_printed_alone_and_the_file_is_named_beside_it(zsched: Zsched, file: Path) -> None:
     added = zsched("tokens", "add", "ann", "--role", "operator")
 
@@ -72,7 +88,7 @@ def test_the_command_alone_shows_its_help(zsched: Zsched) -> None:
     shown = zsched("tokens")
 
     assert USAGE == shown.exit_code
-    for command in ("add", "list", "revoke"):
+    for command in ("add", "list", "revoke", "set"):
         assert f"\n  {command} " in shown.stderr
 
 

@@ -79,13 +79,13 @@ ROWS = [
     Row("PUT /calendars/{name}; DELETE /calendars/{name}", "", READ_ONLY, OUTSIDE, OUTSIDE, YES),
     Row(
         "GET /runs, /occurrences, /log, /events, /status",
-        "GET /runs, /log, /news, /doctor, /timeline, /workers, /daemons", YES, OUTSIDE, OUTSIDE, YES,
+        "GET /runs, /log, /news, /doctor, /timeline, /changes, /workers, /daemons", YES, OUTSIDE, OUTSIDE, YES,
     ),
     Row("", "GET /new; POST /new", READ_ONLY, YES, YES, YES),
     Row("", "GET /new/preview", YES, YES, YES, YES),
     Row("", "GET /outcomes, /find", YES, UNKNOWN, YES, YES),
     Row("", "GET /runs:retry; POST /runs:retry", READ_ONLY, OUTSIDE, OUTSIDE, YES),
-    Row("", "GET /accounts; POST /accounts, /accounts:revoke", OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE),
+    Row("", "GET /accounts; POST /accounts, /accounts:expire, /accounts:revoke", OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE),
     Row("", "GET /rq/{path}", HIDDEN, OUTSIDE, OUTSIDE, HIDDEN),
     Row(
         "GET /openapi.json",

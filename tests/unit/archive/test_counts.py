@@ -84,6 +84,7 @@ def test_rows_with_most_failures_come_first_and_one_shots_are_a_row_of_their_fun
     found = told(path, replace(ONE_SPAN, by=RowsBy.SCHEDULE, most=2))
     queues = told(path, replace(ONE_SPAN, by=RowsBy.QUEUE, most=9))
     tags = told(path, replace(ONE_SPAN, by=RowsBy.TAG, most=9))
+    functions = told(path, replace(ONE_SPAN, by=RowsBy.FUNCTION, most=9))
 
     assert [("app.mail", True), ("r", False)] == [(name, is_once) for name, is_once, _ in found["rows"]]
     assert {"fired": 2, "failed": 1} == summed(found["rows"][0][2])
@@ -93,6 +94,11 @@ def test_rows_with_most_failures_come_first_and_one_shots_are_a_row_of_their_fun
     }
     assert not any(is_once for _, is_once, _ in queues["rows"])
     assert {"acme": {"fired": 1, "skipped overlap": 1}} == {name: summed(cells) for name, _, cells in tags["rows"]}
+    assert {
+        "app.mail": {"fired": 3, "failed": 1, "skipped overlap": 1},
+        "app.fax": {"fired": 1, "skipped missed": 1},
+    } == {name: summed(cells) for name, _, cells in functions["rows"]}
+    assert not any(is_once for _, is_once, _ in functions["rows"])
 
 
 def test_an_occurrence_that_fired_a_second_after_its_time_is_late(path: Path) -> None:

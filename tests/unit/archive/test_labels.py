@@ -1,4 +1,4 @@
-"""What waits with an owner, a name or a tag, found in an archive."""
+"""Schedules that wait with an owner, a name or a tag, found in an archive."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_run_of_a_tagged_rule_counts_as_no_schedule(path: Path) -> None:
     assert ["r1"] == waiting(path)
 
 
-def test_an_old_schedule_is_found_after_its_history_was_deleted_and_one_that_is_over_leaves_no_label(
+def test_an_old_schedule_is_found_after_its_history_was_deleted_and_a_cancelled_one_leaves_no_label(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("schema", "index", "labels"):

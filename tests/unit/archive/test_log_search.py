@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.entries import T_US, end, entry, fire, put
+from tests.builders.entries import SECOND_US, T_US, end, entry, fire, put
 from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import SteppingClock, archived, prune
 from zsched.archive import Archive, History
@@ -52,6 +52,12 @@ def of_ann_and_bob(path: Path) -> Path:
         ({"what": What.PUT}, [1]),
         ({"what": What.PAUSED}, []),
         ({"what": What.FIRED, "limit": 2}, [2001, 2000]),
+        ({"until_us": T_US + 3 * SECOND_US}, [2]),
+        ({"until_us": T_US + 2002 * SECOND_US, "by": "bob"}, [3]),
+        ({"until_us": T_US + 3 * SECOND_US, "id": "b"}, [1]),
+        ({"until_us": T_US + 10 * SECOND_US, "what": What.FIRED}, [9, 8, 7, 6, 5, 4]),
+        ({"until_us": T_US + 5 * SECOND_US, "is_all": True}, [4, 3, 2, 1]),
+        ({"until_us": 0, "is_all": True}, []),
     ],
 )
 def test_entries_that_people_asked_for_are_found_behind_any_number_of_fires(

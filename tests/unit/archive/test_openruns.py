@@ -11,7 +11,7 @@ from tests.builders.entries import at, enqueue, entry, fire, put, put_recurring,
 from tests.builders.records import DUE_MS, job, one_shot, open_run
 from tests.unit.archive.contents import archived, change, take
 from zsched.archive import START, Archive
-from zsched.archive.openruns import open_runs
+from zsched.archive.runs import open_runs
 from zsched.core.runs.run import pushed
 from zsched.core.runs.run_id import RunKey, run_key
 from zsched.errors import ArchiveCorrupt
@@ -120,14 +120,16 @@ def test_a_finished_run_has_no_queue(tmp_path: Path) -> None:
     "damage",
     [
         "UPDATE live SET row = 7 WHERE id = 'asked'",
+        "UPDATE facet SET sum = sum + 1 WHERE n = (SELECT n FROM entry WHERE kind = 'enqueue')",
+        "DELETE FROM facet WHERE n = (SELECT n FROM entry WHERE kind = 'enqueue');"
         "UPDATE entry SET t = t + 1 WHERE kind = 'enqueue'",
-        "DELETE FROM entry WHERE kind = 'enqueue'",
     ],
 )
 def test_a_corrupted_record_hides_only_the_queues_of_its_own_runs(tmp_path: Path, damage: str) -> None:
     path = archived(tmp_path / "archive.db", QUEUES)
     open = open_in(path)
-    change(path, damage)
+    for each in damage.split(";"):
+        change(path, each)
 
     with open_runs(path) as runs:
         queues = runs.queues(open)

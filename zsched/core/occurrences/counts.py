@@ -1,8 +1,8 @@
 """
 Counts of the past, as an archive keeps them: what became of occurrences, by spans of time, and by rows of a timeline.
 
-A row is a recurring schedule, or the one-shots of a function; or a queue, or a tag. One-shots have no ids and no tags
-here: a row for each would be the history once more.
+A row is a recurring schedule, or the one-shots of a function; or a queue, a tag, or a function. One-shots have no ids
+and no tags here: a row for each would be the history once more.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.facets import NO_FACETS, Facets, question_number, question_text
+from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, OUTCOMES, What
 from zsched.core.runs.run import BAD, RunStatus
@@ -38,10 +39,11 @@ class RowsBy(Enum):
     SCHEDULE = "schedule"
     QUEUE = "queue"
     TAG = "tag"
+    FUNCTION = "function"
 
-    def names(self, id: str, queue: str, tags: Sequence[str]) -> Sequence[str]:
+    def names(self, id: str, of: Facets | Schedule) -> Sequence[str]:
         """Return the names of the rows of a schedule."""
-        return {RowsBy.SCHEDULE: [id], RowsBy.QUEUE: [queue], RowsBy.TAG: tags}[self]
+        return {RowsBy.SCHEDULE: [id], RowsBy.QUEUE: [of.queue], RowsBy.TAG: of.tags, RowsBy.FUNCTION: [of.func]}[self]
 
 
 def counted_word(change: Change) -> str:
@@ -72,7 +74,7 @@ class Series(NamedTuple):
 
     def rows(self, by: RowsBy) -> Sequence[str]:
         """Return the names of the rows that it belongs to."""
-        return by.names(self.id or self.facets.func, self.facets.queue, self.facets.tags)
+        return by.names(self.id or self.facets.func, self.facets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ _BUCKETS_MS: Final = (_MINUTE_MS, 3_600_000, 86_400_000)
 _USUAL_SPANS: Final = 9_000  # a week by minute has more, a year by hour has less
 _MOST_CELLS: Final = 5_000_000  # spans of all keys: 40 MB
 _MOST_RUNS: Final = 300_000  # that are followed one by one: 2 s (measured)
+_PARTS: Final = 3  # of a minute
 _PEAKS: Final = 5  # that suggestions are made for
 _AHEAD_MS: Final = 6 * 86_400_000  # for peaks
 _SPREAD: Final = 10  # minutes over which a suggestion spreads a peak
@@ -42,17 +43,26 @@ class By(Enum):
     FUNCTION = "function"
 
     def key(self, one: Schedule) -> str:
-        """Return the key of a schedule's occurrences."""
-        return one.queue if self is By.QUEUE else one.func if self is By.FUNCTION else ""
+        """Return the key of a schedule's occurrences: of those in a minute, that of its part."""
+        return one.queue if self is By.QUEUE else one.func if self is By.FUNCTION else f"{one.func}\n{one.queue}"
+
+
+class Part(NamedTuple):
+    """A *number* of occurrences in a minute that are of a function, and in a queue."""
+
+    func: str
+    queue: str
+    number: int
 
 
 class Load(NamedTuple):
-    """A number of occurrences by ``key``, and the span in which they are most."""
+    """A number of occurrences by ``key``, the span in which they are most, and the largest parts of a minute."""
 
     key: str
     number: int
     peak: int
     peak_ms: int
+    parts: tuple[Part, ...] = ()
 
 
 class Suggestion(NamedTuple):
@@ -103,7 +113,8 @@ class Forecast:
             "occurrences": [one.to_dict() for one in self.occurrences],
             "quiet": None if self.quiet is None else {"from": iso(self.quiet[0]), "to": iso(self.quiet[1])},
             "durations_s": {func: seconds(ms) for func, ms in self.durations_ms.items()},
-            **{name: [for_json(one) for one in getattr(self, name)] for name in ("loads", "backlogs", "suggestions")},
+            "loads": [for_json(one) | {"parts": [for_json(part) for part in one.parts]} for one in self.loads],
+            **{name: [for_json(one) for one in getattr(self, name)] for name in ("backlogs", "suggestions")},
         }
 
 
@@ -131,12 +142,16 @@ class Forecaster:
             first = list(islice(self._future.occurrences(), limit + 1))
             found.occurrences, found.has_more = first[:limit], len(first) > limit
             return found
-        keys = len({by.key(one) for one in self._schedules})
-        if keys * spans.number > _MOST_CELLS:
+        key, keys = by.key, len({by.key(one) for one in self._schedules})
+        if keys * spans.number > _MOST_CELLS and by is By.MINUTE:
+            key = lambda one: ""  # noqa: E731  # a minute without its parts
+        elif keys * spans.number > _MOST_CELLS:
             problem, remedy = f"{keys:,} keys in {spans.number:,} spans", "give a longer one, or a shorter time"
             raise InvalidSchedule("bucket", seconds(spans.step_ms), problem, remedy)
-        counts = self._future.counts(spans, by.key, on_progress=on_progress)
+        counts = self._future.counts(spans, key, on_progress=on_progress)
         found.loads, found.moved_ms = _loads(by, counts), counts.moved_ms
+        if by is By.MINUTE:
+            found.loads = [_with_parts(one, counts) if n < limit else one for n, one in enumerate(found.loads)]
         return found
 
     def spans(self, step_ms: int | None = None) -> Spans:
@@ -209,3 +224,10 @@ def _loads(by: By, counts: SpanCounts) -> list[Load]:
         peaks = ((key, row, max(row)) for key, row in counts.rows.items())
         found = (Load(key, sum(row), peak, bounds[row.index(peak)]) for key, row, peak in peaks)
     return sorted(found, key=lambda one: (-one.peak, one.peak_ms, one.key))
+
+
+def _with_parts(one: Load, counts: SpanCounts) -> Load:
+    place = counts.spans.place(one.peak_ms) or 0
+    largest = heapq.nsmallest(_PARTS, ((-row[place], key) for key, row in counts.rows.items() if key and row[place]))
+    named = ((key.partition("\n"), number) for number, key in largest)
+    return one._replace(parts=tuple(Part(func, queue, -number) for (func, _, queue), number in named))

@@ -36,7 +36,7 @@ class Timeline:
     Counts by span: outcomes by their words (``late`` ones are among the ``fired``, and ``failed`` runs were fired
     before), and ``expected`` occurrences. ``reasons``: of outcomes without a push. Outcomes before
     ``complete_since_ms`` are not counted. Of ``left_out`` recurring schedules only the next occurrence is counted.
-    ``rows``, if they were asked for, have the same of a schedule, queue or tag, those with most failures first.
+    ``rows``, if they were asked for, have the same of a schedule, queue, tag or function, most failures first.
     """
 
     spans: Spans
@@ -81,7 +81,7 @@ class Timeline:
             return
         members, known = dict[str, list[Schedule]](), {row.name for row in self.rows}
         for one in schedules:
-            for name in by.names(one.id, one.queue, one.tags):
+            for name in by.names(one.id, one):
                 members.setdefault(name, []).append(one)
         new = [name for name in members if name not in known]
         self.rows += [TimelineRow(name, False, self._empty()) for name in new[: most - len(self.rows)]]

@@ -152,7 +152,7 @@ class ShownTime:
 
 @dataclass(frozen=True, slots=True)
 class DrawnMark:
-    """A mark at *at*, and the bar of its run from *bar_at* on. ``id``: the schedule, for its page."""
+    """A mark at *at*, and the bar of its run from *bar_at* on. It leads to the run, else to the schedule ``id``."""
 
     at: float
     mark: Mark
@@ -160,6 +160,7 @@ class DrawnMark:
     words: str
     bar_at: float = 0.0
     width: float = 0.0
+    run_id: str = ""
 
 
 class Cell(NamedTuple):
@@ -195,7 +196,7 @@ def drawn_rows(
     for one in past:
         facets = one.facets or NO_FACETS
         name = one.id if facets.is_rule or has_ids else facets.func
-        for shared in by.names(name, facets.queue, facets.tags):
+        for shared in by.names(name, facets):
             marks.setdefault(shared, []).append(_past_mark(shown, found.now_ms, one))
     for name in (*marks, *coming) if has_ids else ():
         bad = sum(one.mark in (Mark.LEFT_OUT, Mark.BAD) for one in marks.get(name, ()))
@@ -249,7 +250,8 @@ def _past_mark(shown: ShownTime, now_ms: int, one: Change) -> DrawnMark:
     elif run is not None and run.started_ms is not None:
         ended_ms = now_ms if not run.is_over else run.started_ms if run.ended_ms is None else run.ended_ms
         start, end = shown.place(run.started_ms), shown.place(ended_ms)
-    return DrawnMark(at, mark_of(one), one.id, words_of(one), start, round(max(end - start, 0.0), 3))
+    width, run_id = round(max(end - start, 0.0), 3), "" if run is None else run.id
+    return DrawnMark(at, mark_of(one), one.id, words_of(one), start, width, run_id)
 
 
 def _parts(count: Counter[str]) -> tuple[int, int, int]:

@@ -35,7 +35,7 @@ from zsched.web.calls import Admitted
 from zsched.web.console.fields import Field, editable_fields
 from zsched.web.console.schedule import with_remarks
 from zsched.web.console.view import View, Viewed
-from zsched.web.labels import label_of, page_problem
+from zsched.web.problems import label_of, page_problem
 from zsched.web.reading import func_of, read_form
 
 router = APIRouter(include_in_schema=False)

@@ -17,7 +17,7 @@ from zsched.core.story.sentences import local_text
 from zsched.core.triggers.trigger import RULES
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
-from zsched.web.labels import label_of
+from zsched.web.problems import label_of
 from zsched.web.reading import rfc3339
 
 EDITED: Final = tuple(

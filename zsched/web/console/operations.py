@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
+from zsched.core.clock import to_ms
 from zsched.core.entry import Entry
 from zsched.core.log.kinds import parse
 from zsched.core.log.shown import changes_or_problem
@@ -19,14 +20,14 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import check_by, choice
 from zsched.core.story.source import Source
-from zsched.core.wording import duration_argument
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.rights import Role
 from zsched.storage.workers import workers_seen
 from zsched.web.accounts import Account, AccountRole
+from zsched.web.console.schedule import instant_of
 from zsched.web.console.view import View, Viewed
-from zsched.web.reading import read_form
+from zsched.web.reading import around, read_form
 
 router = APIRouter(include_in_schema=False)
 
@@ -101,19 +102,17 @@ async def calendars(view: Viewed) -> Response:
 
 
 @router.get("/log")
-async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str = "") -> Response:
-    """Show the newest entries of the log that somebody asked for, or *all*, each with what it changed."""
+async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str = "", until: str = "") -> Response:
+    """Show the newest entries of the log before *until* that somebody asked for, or *all*, each with its changes."""
     view.call.demand_all("the log")
-    wanted = choice("what", what, What) if what else None
-    if all and not (by or id or wanted):
-        entries, source = await view.call.client.log(limit=_ENTRIES)
-        found = _searched(view, [entry async for entry in entries][::-1], None, source)
-    else:
-        search = view.call.client._log_search(by or None, id or None, wanted, _ENTRIES)
-        found = _searched(view, *await search)
+    wanted, end = choice("what", what, What) if what else None, instant_of("until", until, view.zone())
+    is_all, until_us = bool(all and not (by or id or wanted)), None if end is None else to_ms(end) * 1000
+    found = _searched(
+        view, *await view.call.client._log_search(by or None, id or None, wanted, _ENTRIES, until_us, is_all)
+    )
     if id or wanted:
         found = replace(found, rows=[row.only(id, wanted) for row in found.rows])
-    return view.page("log", found=found, by=by, id=id, what=what, all=all, whats=[*What])
+    return view.page("log", found=found, by=by, id=id, what=what, all=all, until=until, whats=[*What])
 
 
 @router.get("/doctor")
@@ -152,9 +151,26 @@ async def revoke_account(view: Viewed, request: Request) -> Response:
     )
 
 
+@router.post("/accounts:expire")
+async def expire_account(view: Viewed, request: Request) -> Response:
+    """Let an account expire at another time, or never."""
+    view.demand_operator("the accounts")
+    form = await read_form(request)
+    name, at_ms = form.get("name", ""), _expiry(view, form)
+    when = "not found"
+    if view.request.app.state.accounts.expire(name, at_ms):
+        when = "never expires" if at_ms is None else f"expires at {view.local(at_ms)}"
+    return view.done(f"{name}: {when}", "accounts")
+
+
+def _expiry(view: View, given: Mapping[str, str]) -> int | None:
+    """Return the end of a form's account: a time, or after a duration. None: never. Raises InvalidSchedule."""
+    at = around("expires", text, view.now_ms, 1) if (text := given.get("expires", "").strip()) else None
+    return None if at is None else to_ms(at)
+
+
 def _account(view: View, given: Mapping[str, str]) -> Account:
     """Return the account of a form; who does not see arguments cannot give that right. Raises InvalidSchedule."""
-    valid: Any = duration_argument("expires", given.get("expires") or None)
     return Account(
         check_by(given.get("name", "")),
         choice("role", given.get("role"), AccountRole),
@@ -162,7 +178,7 @@ def _account(view: View, given: Mapping[str, str]) -> Account:
         "arguments" in given and view.account.sees_arguments,
         view.now_ms,
         view.account.name,
-        None if valid is None else view.now_ms + round(valid.total_seconds() * 1000),
+        _expiry(view, given),
     )
 
 

@@ -1,5 +1,6 @@
 """
-Runs: found by filters, and one with its attempts; retry and cancel, also of all that the filters find.
+Runs: found by filters, and one with its attempts; retry and cancel, also of all that the filters find, or
+of chosen rows.
 
 Runs that did not succeed are shown in groups, too: those of one function with the same error, but for its numbers.
 """
@@ -9,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request
+from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import Response
 
 from zsched.aio import bridge
@@ -21,17 +22,16 @@ from zsched.core.clock import from_ms
 from zsched.core.occurrences.changes import Change
 from zsched.core.repair import Repaired
 from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
-from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule, RedisRefused
 from zsched.storage.workers import WorkerSeen, workers_seen
 from zsched.web import actions
-from zsched.web.console.view import View, Viewed, within
-from zsched.web.reading import aware, read_form
+from zsched.web.console.schedules import result_text
+from zsched.web.console.view import PAGE, View, Viewed, chosen, within
+from zsched.web.reading import around, read_form
 from zsched.web.runs import retries_of
 
 router = APIRouter(include_in_schema=False)
 
-_PAGE: Final = 50
 _FILTERS: Final = ("status", "func", "queue", "tag", "owner", "name", "match", "since")
 _ACTIONS: Final = {"retry": "retry", "cancel": "cancel_run"}
 _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
@@ -76,10 +76,10 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
     try:
         options = _options(view, filters)
         status, client = options.pop("status", None), view.call.client
-        found = await client.runs(None, status, _PAGE, after=after or None, **options)
+        found = await client.runs(None, status, PAGE, after=after or None, **options)
         if not found and "match" in filters:  # no whole id: a part of one
             options["match"] = filters["match"] = within(filters["match"])
-            found = await client.runs(None, status, _PAGE, after=after or None, **options)
+            found = await client.runs(None, status, PAGE, after=after or None, **options)
     except InvalidSchedule as error:
         return view.refused(error, "runs", **shown)
     is_retried = filters.get("status") in UNSUCCESSFUL
@@ -89,36 +89,34 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
             groups.wants(one)
     return view.page(
         "runs", runs=found, source=found.source, after=found.after, is_retried=is_retried, most=_GROUPED,
-        groups=groups.by_key, replacements=await retries_of(view.call.client, found), **shown,
+        groups=groups.by_key, retried=UNSUCCESSFUL, replacements=await retries_of(view.call.client, found), **shown,
     )  # fmt: skip
 
 
 @router.get("/runs:retry")
 async def confirm(view: Viewed, request: Request) -> Response:
-    """Show how many runs a retry of all that the filters find would push, and ask."""
+    """Show how many runs a retry of the chosen rows, or of all that the filters find, would push, and ask."""
     view.call.demand_write()
     view.call.demand_all("a search for runs")
-    filters = {**_USUAL, **_filters(request.query_params)}
+    given, filters = request.query_params, {**_USUAL, **_filters(request.query_params)}
 
     async def plan() -> dict[str, Any]:
-        groups = FailureGroups(request.query_params)
-        planned = await _retried(view, filters, only=groups.wants, dry_run=True)
-        return {"plan": planned, "groups": groups.by_key}
+        groups = FailureGroups(given)
+        return {"plan": await _retried(view, filters, given, groups, dry_run=True), "groups": groups.by_key}
 
     return view.later(
-        "retry_all", plan, filters=filters, group=request.query_params.get("group", ""), left_out=_LEFT_OUT
+        "retry_all", plan, filters=filters, group=given.get("group", ""), left_out=_LEFT_OUT, ids=chosen(given)
     )
 
 
 @router.post("/runs:retry")
 async def retry_all(view: Viewed, request: Request) -> Response:
-    """Retry all runs that the filters find."""
+    """Retry the chosen runs, or all that the filters find."""
     view.call.demand_write()
     form = await read_form(request, _FIELDS)
     filters = {**_USUAL, **_filters(form)}
-    done = await _retried(view, filters, only=FailureGroups(form).wants, until=from_ms(view.now_ms))
-    said = f"retried {done.done:,} of {plural(done.found, 'run')}"
-    return view.done(said + (f"; {done.refused_count:,} refused" if done.refused_count else ""), "runs", **filters)
+    done = await _retried(view, filters, form, FailureGroups(form), until=from_ms(view.now_ms))
+    return view.done(result_text(done, "retried", "run"), "runs", **filters)
 
 
 @router.get("/runs/{run_id:plain}")
@@ -155,21 +153,16 @@ def _options(view: View, filters: Mapping[str, str]) -> dict[str, Any]:
     """Return *filters* as the client takes them. Raises InvalidSchedule."""
     options: dict[str, Any] = dict(filters)
     if "since" in options:
-        options["since"] = _since(view, options["since"])
+        options["since"] = around("since", options["since"], view.now_ms, -1)
     return options
 
 
-def _since(view: View, text: str) -> datetime | None:
-    """Return a time, or the time before a duration such as 1h. Raises InvalidSchedule."""
-    if "T" in text:
-        return aware("since", text)
-    before: Any = duration_argument("since", text)
-    at_ms = view.now_ms - round(before.total_seconds() * 1000)
-    if at_ms < 0:
-        raise InvalidSchedule("since", text, "before 1970", "give a shorter duration")
-    return from_ms(at_ms)
-
-
-async def _retried(view: View, filters: Mapping[str, str], **more: Any) -> Repaired:
-    options = _options(view, filters)
-    return await actions.retry_all(view.call, options.pop("status"), **options, **more)
+async def _retried(
+    view: View, filters: Mapping[str, str], given: ImmutableMultiDict[str, str], groups: FailureGroups, **more: Any
+) -> Repaired:
+    """Retry the rows chosen in *given*, whatever the filters, or those that *filters* and *groups* want."""
+    options = {**_options(view, filters), "only": groups.wants, **more}
+    status, ids = options.pop("status"), chosen(given)
+    if ids:
+        options = {"ids": ids, "dry_run": "dry_run" in more}
+    return await actions.retry_all(view.call, status, **options)

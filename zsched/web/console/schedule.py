@@ -80,7 +80,7 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     if action in _DONE:
         given = {name: text for name, text in form.items() if text}
         if "until" in given:
-            until = _instant("until", given["until"], view.zone((await actions.found_of(view.call, id)).tz))
+            until = instant_of("until", given["until"], view.zone((await actions.found_of(view.call, id)).tz))
             given["until"] = until.isoformat() if until else ""
         await actions.change(view.call, action, id, given)
         return view.done(_DONE[action], "schedules", id)
@@ -146,11 +146,11 @@ def _fields(view: View, one: Schedule) -> Any:
 async def _backfill(view: View, id: str, given: Mapping[str, str], **options: Any) -> Backfill:
     """Backfill from ``start`` to ``end``, times of a page's form: local in the zone of the page."""
     found = await actions.found_of(view.call, id)
-    start, end = (_instant(name, given.get(name, ""), view.zone(found.tz)) for name in ("start", "end"))
+    start, end = (instant_of(name, given.get(name, ""), view.zone(found.tz)) for name in ("start", "end"))
     return await actions.backfill(view.call, id, start, end, **options)
 
 
-def _instant(name: str, text: str, tz: str) -> datetime | None:
+def instant_of(name: str, text: str, tz: str) -> datetime | None:
     """Return a time of a form as an instant, None for no text. Raises InvalidSchedule."""
     if not text:
         return None

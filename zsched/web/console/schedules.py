@@ -1,4 +1,4 @@
-"""Many schedules: found by filters, with their last outcomes; and actions on all that the filters find."""
+"""Many schedules, found by filters, with their last outcomes; actions on chosen rows, or on all that are found."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
+from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
@@ -19,21 +20,19 @@ from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions
 from zsched.web.console.drawing import STRIP, Strip
-from zsched.web.console.view import Viewed, within
-from zsched.web.labels import page_problem
-from zsched.web.problems import Problem
+from zsched.web.console.view import PAGE, Viewed, chosen, within
+from zsched.web.problems import Problem, page_problem
 from zsched.web.reading import read_form, with_times
 
 router = APIRouter(include_in_schema=False)
 
 FILTERS: Final = ("match", "name", "state", "kind", "tag", "queue", "func", "owner", "due_after", "due_before")
-_PAGE: Final = 50
 _STRIPS_AT_ONCE: Final = 10
 
 
 @router.get("/schedules")
 async def list_(
-    view: Viewed, request: Request, after: str | None = None, page_size: Annotated[int, Query(ge=1, le=1000)] = _PAGE
+    view: Viewed, request: Request, after: str | None = None, page_size: Annotated[int, Query(ge=1, le=1000)] = PAGE
 ) -> Response:
     """List the schedules that the filters find. The rows come as they are found."""
     filters = given_filters(request.query_params)
@@ -81,30 +80,30 @@ async def outcomes(view: Viewed, id: Annotated[list[str], Query()]) -> Response:
             except (ZschedError, Problem):
                 return id, None
 
-    found = await asyncio.gather(*(strip(each) for each in id[:_PAGE]))
+    found = await asyncio.gather(*(strip(each) for each in id[:PAGE]))
     return view.page("_strips", strips=[(id, one) for id, one in found if one is not None])
 
 
 @router.get("/schedules:{action}")
 async def confirm(view: Viewed, action: str, request: Request) -> Response:
-    """Show what an action on all that the filters find would change, and ask."""
+    """Show what an action on the chosen rows, or on all that the filters find, would change, and ask."""
     view.call.demand_write()
-    filters = _demanded(request.query_params, action)
+    filters, wanted = _demanded(request.query_params, action)
 
     async def plan() -> dict[str, Any]:
-        planned = await actions.change_all(view.call, action, with_times(filters), {}, dry_run=True)
+        planned = await actions.change_all(view.call, action, wanted, {}, dry_run=True)
         return {"plan": planned, "missed": [each.value for each in Missed]}
 
-    return view.later("confirm", plan, action=action, filters=filters)
+    return view.later("confirm", plan, action=action, filters=filters, ids=wanted.get("ids", []))
 
 
 @router.post("/schedules:{action}")
 async def change_all(view: Viewed, action: str, request: Request) -> Response:
-    """Change all schedules that the filters find."""
+    """Change the chosen schedules, or all that the filters find."""
     view.call.demand_write()
-    form = await read_form(request)
-    filters = _demanded(form, action)
-    done = await actions.change_all(view.call, action, with_times(filters), form)
+    form = await read_form(request, 2 * PAGE)
+    filters, wanted = _demanded(form, action)
+    done = await actions.change_all(view.call, action, wanted, form)
     return view.done(result_text(done, actions.ACTIONS[action]), "schedules", **{**filters, "state": ""})
 
 
@@ -114,9 +113,9 @@ def given_filters(given: Mapping[str, str]) -> dict[str, str]:
     return {name: within(value) if name == "match" else value for name, value in filters.items()}
 
 
-def result_text(done: Repaired, word: str) -> str:
+def result_text(done: Repaired, word: str, noun: str = "schedule") -> str:
     """Return the result of a change in bulk, in a sentence."""
-    parts = [f"{done.done:,} of {plural(done.found, 'schedule')} {word}"]
+    parts = [f"{done.done:,} of {plural(done.found, noun)} {word}"]
     if done.skipped:
         parts.append(f"{done.skipped:,} needed no change")
     if done.refused_count:
@@ -135,10 +134,12 @@ def _choices(after: str | None) -> dict[str, Any]:
     }
 
 
-def _demanded(given: Mapping[str, str], action: str) -> dict[str, str]:
+def _demanded(given: ImmutableMultiDict[str, str], action: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the filters of the list, and what the client is asked for: these, or the ids of the chosen rows."""
     if action not in actions.ACTIONS:
         raise actions.unknown_action(action, f"use one of {', '.join(actions.ACTIONS)}")
-    filters = given_filters(given)
-    if not filters:
-        raise InvalidSchedule("filter", "", "no filter", "filter by a tag, a queue or an id; * is any id")
-    return filters
+    filters, ids = given_filters(given), chosen(given)
+    if not filters and not ids:
+        remedy = "choose rows, or filter by a tag, a queue or an id; * is any id"
+        raise InvalidSchedule("filter", "", "no filter", remedy)
+    return filters, {"ids": ids} if ids else with_times(filters)

@@ -1,10 +1,10 @@
 """
 The timeline: what ran, what did not run and why, and what is to come.
 
-On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule, tag
-or queue; the one-shots of a function share a row. All numbers are counts that the archive keeps, so they are true for a
-minute and for a year. Where a row has few occurrences, each has a mark, else there is a cell for each span. Rows with
-most failures come first. ``drawing`` computes the places.
+On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule,
+tag, queue or function; the one-shots of a function share a row. All numbers are counts that the archive keeps, so they
+are true for a minute and for a year. Where a row has few occurrences, each has a mark, else there is a cell for each
+span. Rows with most failures come first. ``drawing`` computes the places.
 
 Not guaranteed: that all rows are shown, or all failures listed; the page says how many there are.
 """
@@ -12,9 +12,11 @@ Not guaranteed: that all rows are shown, or all failures listed; the page says h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter
@@ -23,9 +25,9 @@ from starlette.responses import Response
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.counts import MINUTE_MS, RowsBy
+from zsched.core.occurrences.counts import FAILED, LATE, MINUTE_MS, RowsBy
 from zsched.core.occurrences.lateness import Absences, waited_since_us
-from zsched.core.occurrences.outcomes import LEFT_OUT
+from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
 from zsched.core.occurrences.replacements import Replacement, Replacements
 from zsched.core.occurrences.timeline import EXPECTED, Timeline
 from zsched.core.options.arguments import choice
@@ -38,7 +40,7 @@ from zsched.storage.keys import keys_of
 from zsched.web.actions import coming_of
 from zsched.web.console.drawing import MOST_MARKS, Mark, ShownTime, bars_of, drawn_rows, mark_of, words_of
 from zsched.web.console.view import View, Viewed
-from zsched.web.reading import aware
+from zsched.web.reading import rfc3339
 from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
@@ -60,6 +62,12 @@ _ZOOMS: Final = {
 }  # fmt: skip
 
 
+_READ: Final = 1000  # rows that are compared, those with most failures
+_NOISE: Final = 10  # one or a tenth more or less is no difference of what ran, or was late
+_GRAVE: Final = {"failed": [FAILED], "did not run": [what.value for what in LEFT_OUT]}
+_KINDS: Final = _GRAVE | {"late": [LATE], "ran": [what.value for what in PUSHES]}
+
+
 class ListedRow(NamedTuple):
     """An occurrence that did not run, or failed: what became of it, why it was not fired, and what ran in its place."""
 
@@ -78,26 +86,69 @@ class ListedRow(NamedTuple):
 
 
 @router.get("/timeline")
-async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str = "", queue: str = "") -> Response:
+async def timeline(
+    view: Viewed, by: str = "schedule", match: str = "", tag: str = "", queue: str = "", func: str = ""
+) -> Response:
     """Show the timeline from 6 hours ago to 24 hours ahead, or of another time."""
     view.call.demand_all("the timeline")
-    shown, rows_by = _shown_time(view), choice("by", by, RowsBy)
-    given = {"match": match, "tag": tag, "queue": queue}
+    rows_by = choice("by", by, RowsBy)
+    shown = _shown_time(view, view.now_ms - _BACK_MS, view.now_ms + _AHEAD_MS)
+    given = {"match": match, "tag": tag, "queue": queue, "func": func}
     filters = {name: value for name, value in given.items() if value}
     told = {"by": by, "rows_by": [one.value for one in RowsBy], "filters": given}
     return view.later("timeline", lambda: _found(view, shown, rows_by, filters), **told)
 
 
-def _shown_time(view: View) -> ShownTime:
-    """Return the time of the query, in whole bars. Raises InvalidSchedule."""
+@router.get("/changes")
+async def changes(view: Viewed) -> Response:
+    """Show what changed in the last day, or between two times, beside the time of the same length before."""
+    view.call.demand_all("the log")
+    end_ms = -(-view.now_ms // MINUTE_MS) * MINUTE_MS
+    shown = _shown_time(view, end_ms - _DAY_MS, end_ms, MINUTE_MS)
+    lengths = {name: ShownTime(end_ms - _ZOOMS[name], end_ms).moved(0) for name in ("1 h", "7 days")}
+    return view.later("changes", lambda: _changed(view, shown), shown=shown, lengths=lengths)
+
+
+async def _changed(view: View, shown: ShownTime) -> dict[str, Any]:
+    """Return what people and programs did in the shown time, and the rows that went differently from before."""
+    state, span = view.request.app.state, timedelta(milliseconds=shown.span_ms)
+    history = HistoryReader(state.link, keys_of(state.settings))
+    times = from_ms(shown.start_ms) - span, from_ms(shown.end_ms)
+    (told, source), counted = await asyncio.gather(
+        run(history.effects, shown.start_ms, shown.end_ms),
+        view.call.client.timeline(*times, span, RowsBy.SCHEDULE, _READ),
+    )
+    rows = [(numbers := _numbers(row.counts), _difference(numbers), row) for row in counted.rows]
+    differing = sorted((row for row in rows if any(row[1])), key=itemgetter(1), reverse=True)
+    both = {"before": shown.moved(-1), "now": shown.moved(0), "all": _numbers(counted.counts), "source": source}
+    return {**told, **both, "counted": counted, "rows": differing[:_ROWS], "more_rows": len(differing[_ROWS:])}
+
+
+def _numbers(counts: Sequence[Counter[str]]) -> dict[str, list[int]]:
+    """Return the numbers of each kind, by span."""
+    return {kind: [sum(one[word] for word in words) for one in counts] for kind, words in _KINDS.items()}
+
+
+def _difference(numbers: Mapping[str, Sequence[int]]) -> list[int]:
+    """Return how much the numbers of two spans differ, by kind; 0: no more than usual."""
+    more = {kind: abs(now - before) for kind, (before, now) in numbers.items()}
+    return [one * (kind in _GRAVE or one > max(1, max(numbers[kind]) // _NOISE)) for kind, one in more.items()]
+
+
+def _shown_time(view: View, start_ms: int, end_ms: int, step_ms: int = 0) -> ShownTime:
+    """
+    Return the time of the query, else the given one, in whole steps: else in those of some 120 bars. A time without an
+    offset is local in the zone of the page. Raises InvalidSchedule.
+    """
     given = view.request.query_params
     start_ms, end_ms = (
-        usual if not given.get(name) else instant_ms(name, aware(name, given[name]), None)
-        for name, usual in (("from", view.now_ms - _BACK_MS), ("to", view.now_ms + _AHEAD_MS))
+        instant_ms(name, rfc3339(name, given[name]), view.zone()) if given.get(name) else usual_ms
+        for name, usual_ms in (("from", start_ms), ("to", end_ms))
     )
     if not 0 < end_ms - start_ms <= _MOST_MS:
         raise InvalidSchedule("to", given.get("to"), "not later than from, by a year at most", "give another time")
-    step_ms = MINUTE_MS * next(one for one in _STEPS if one * MINUTE_MS * _BARS >= end_ms - start_ms)
+    steps_ms = (one * MINUTE_MS for one in _STEPS)
+    step_ms = step_ms or next(one for one in steps_ms if one * _BARS >= end_ms - start_ms)
     return ShownTime(start_ms // step_ms * step_ms, -(-end_ms // step_ms) * step_ms, step_ms)
 
 

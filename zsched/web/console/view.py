@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Depends, Request
+from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from zsched.core.clock import from_ms
@@ -24,16 +25,17 @@ from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text, note_text, reason_text, sentence, shortened
 from zsched.core.triggers.zones import has_zone, shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
-from zsched.errors import ZschedError
+from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web.access import Caller
 from zsched.web.accounts import AccountRole
 from zsched.web.calls import Admitted
 from zsched.web.console.acts import acts_of, cut_at
 from zsched.web.events import BEAT_EVERY_S
-from zsched.web.labels import label_of, page_problem
-from zsched.web.problems import Problem
+from zsched.web.problems import Problem, label_of, page_problem
 from zsched.web.rendering import PAGE_HEADERS, STREAMED, TEMPLATES
 from zsched.web.rq import is_for
+
+PAGE: Final = 50  # rows of a list
 
 _ZONE: Final = "zsched_zone"  # the cookie with the usual zone, which console.js writes
 _SAID: Final = "zsched_said"  # the cookie with what was done
@@ -228,6 +230,14 @@ class View:
 def within(match: str) -> str:
     """Return the glob for ids with the text *match*, or *match* itself if it is a glob."""
     return match if {*"*?["} & {*match} else f"*{match}*"
+
+
+def chosen(given: ImmutableMultiDict[str, str]) -> list[str]:
+    """Return the ids of the rows that a person chose in a list. Raises InvalidSchedule."""
+    ids = given.getlist("id")
+    if len(ids) > PAGE:
+        raise InvalidSchedule("id", plural(len(ids), "id"), "too many rows", f"choose {PAGE}, or filter instead")
+    return ids
 
 
 def viewed(request: Request, call: Admitted) -> View:

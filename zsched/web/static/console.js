@@ -137,10 +137,18 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     if (isHeld()) { // since it was asked for
       isOld = true;
     } else {
-      morph(live, new DOMParser().parseFromString(event.detail.serverResponse, "text/html").body);
+      renew(event.detail.serverResponse);
     }
   }
 });
+
+// Make the live part like *html*; rows that a person has chosen stay so, wherever they are now.
+function renew(html) {
+  const chosen = boxes().filter((each) => each.checked).map((each) => each.value);
+  morph(live, new DOMParser().parseFromString(html, "text/html").body);
+  boxes().forEach((each) => { each.checked = chosen.includes(each.value); });
+  countChosen();
+}
 
 // Make *old* like *now*, and touch only what differs: a mark, the focus and the place in the page stay.
 function morph(old, now) {
@@ -256,6 +264,35 @@ document.addEventListener("htmx:configRequest", (event) => {
   }
 });
 
+// -- rows that are chosen: all of the page at once, and their number -----------------------------------------
+
+function boxes() {
+  return [...document.querySelectorAll(".box input")];
+}
+
+function countChosen() {
+  const all = document.getElementById("choose-all");
+  if (!all) {
+    return;
+  }
+  const number = boxes().filter((each) => each.checked).length;
+  all.hidden = boxes().length === 0;
+  all.checked = number > 0 && number === boxes().length;
+  all.indeterminate = number > 0 && !all.checked;
+  const says = all.form.querySelector("[role=status]");
+  says.dataset.usual ??= says.textContent;
+  says.textContent = number > 0 ? `${number} chosen:` : says.dataset.usual;
+  all.form.querySelectorAll("button").forEach((each) => { each.disabled = number === 0 && !("all" in all.form.dataset); });
+}
+document.addEventListener("change", ({ target }) => {
+  if (target.id === "choose-all") {
+    boxes().forEach((each) => { each.checked = target.checked; });
+  }
+  countChosen();
+});
+document.addEventListener("htmx:afterSettle", countChosen);
+window.addEventListener("pageshow", countChosen); // also back on this page
+
 // -- a part that could not be read ------------------------------------------------------------------------
 
 document.addEventListener("htmx:beforeSwap", (event) => {
@@ -347,7 +384,25 @@ async function fillStrips() {
 document.addEventListener("htmx:afterSettle", fillStrips);
 fillStrips();
 
-// -- the timeline: a dragged span is shown alone --------------------------------------------------------------
+// -- the timeline: a span that is dragged, or chosen by keys, is shown alone ----------------------------------
+
+const shortestMs = 60000;
+const longestMs = 365 * 86400000;
+
+function showTime(low, high, place = "") {
+  const url = new URL(location.href);
+  url.searchParams.set("from", new Date(low).toISOString());
+  url.searchParams.set("to", new Date(high).toISOString());
+  url.hash = place;
+  location.assign(url);
+}
+
+function drawn(svg, kind, x, width, height) {
+  const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  Object.entries({ class: kind, x, width, height }).forEach(([name, value]) => rect.setAttribute(name, value));
+  svg.append(rect);
+  return rect;
+}
 
 document.addEventListener("pointerdown", (event) => {
   const density = event.target.closest(".density");
@@ -355,13 +410,10 @@ document.addEventListener("pointerdown", (event) => {
     return;
   }
   const box = density.getBoundingClientRect();
-  const { from, to } = density.closest(".timeline").dataset;
+  const [from, to] = boundsOf(density.closest(".timeline"));
   const share = (x) => Math.min(Math.max((x - box.left) / box.width, 0), 1);
   const begin = share(event.clientX);
-  const mark = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  mark.setAttribute("class", "selection");
-  mark.setAttribute("height", "56");
-  density.append(mark);
+  const mark = drawn(density, "selection", 0, 0, 56);
   const draw = (move) => {
     const [low, high] = [begin, share(move.clientX)].sort((one, other) => one - other);
     mark.setAttribute("x", `${low * 100}%`);
@@ -370,16 +422,149 @@ document.addEventListener("pointerdown", (event) => {
   };
   const end = (up) => {
     document.removeEventListener("pointermove", draw);
-    const [low, high] = draw(up);
+    const [low, high] = draw(up).map((part) => from + (to - from) * part);
     mark.remove();
-    const at = (part) => new Date(Number(from) + (Number(to) - Number(from)) * part).toISOString();
-    if ((high - low) * (Number(to) - Number(from)) >= 60000) {
-      const url = new URL(location.href);
-      url.searchParams.set("from", at(low));
-      url.searchParams.set("to", at(high));
-      location.assign(url);
+    if (high - low >= shortestMs) {
+      showTime(low, high);
     }
   };
   document.addEventListener("pointermove", draw);
   document.addEventListener("pointerup", end, { once: true });
 });
+
+// The timeline is one place of the focus. Its cursor is on a bar, a cell or a mark; what it is on is read out.
+let cursor = null;
+let anchor = null; // where Shift was pressed first
+
+function boundsOf(timeline) {
+  return [Number(timeline.dataset.from), Number(timeline.dataset.to)];
+}
+
+// Place and width of a bar, a cell or a mark, in percent.
+function spanOf(item) {
+  const box = item.matches("a") ? item.querySelector("svg") : item;
+  return [parseFloat(box.getAttribute("x")), item.matches("a") ? 0 : parseFloat(box.getAttribute("width"))];
+}
+
+function middleOf(item) {
+  const [at, width] = spanOf(item);
+  return at + width / 2;
+}
+
+// Begin and end in time; of bars and cells in whole steps, as places are rounded.
+function timesOf(item) {
+  const timeline = item.closest(".timeline");
+  const [from, to] = boundsOf(timeline);
+  const [at, width] = spanOf(item);
+  const step = item.matches("a") ? 1 : Number(timeline.dataset.step);
+  return [at, at + width].map((part) => Math.round((to - from) * part / 100 / step) * step + from);
+}
+
+function itemsOf(lane) {
+  const found = [...lane.querySelectorAll(".density > svg, rect.cell, svg > a")];
+  return found.sort((one, other) => middleOf(one) - middleOf(other));
+}
+
+function nearest(items, place) {
+  const distance = (item) => Math.abs(middleOf(item) - place);
+  return items.reduce((best, each) => distance(each) < distance(best) ? each : best);
+}
+
+function moveTo(item, isChoosing) {
+  const timeline = item.closest(".timeline");
+  anchor = isChoosing ? anchor ?? cursor ?? item : null;
+  cursor = item;
+  timeline.querySelectorAll(".cursor, .selection").forEach((each) => each.remove());
+  const [at, width] = spanOf(item);
+  const svg = item.closest(".lane").querySelector("svg");
+  const mark = drawn(svg, "cursor", `${at}%`, width ? `${width}%` : 18, svg.matches(".density") ? 54 : 20);
+  mark.setAttribute("transform", width ? "translate(0 1)" : "translate(-9 1)");
+  const times = chosenTimes();
+  if (anchor) {
+    const [from, to] = boundsOf(timeline);
+    const part = (ms) => `${(ms - from) * 100 / (to - from)}%`;
+    drawn(timeline.querySelector(".density"), "selection", part(times[0]), part(times[1] - times[0] + from), 56);
+  }
+  const words = item.querySelector("title").textContent;
+  const label = item.closest(".lane").querySelector(".label");
+  const name = label.title || label.textContent;
+  const says = item.matches(".density > svg") ? words : `${told(timesOf(item))}: ${words}`; // a bar has its time
+  read(timeline, anchor ? `${told(times)}: Enter shows it` : `${name}, ${says}`);
+}
+
+function chosenTimes() {
+  const all = [anchor ?? cursor, cursor].flatMap(timesOf);
+  return [Math.min(...all), Math.max(...all)];
+}
+
+function told(times) {
+  const options = { timeZone: document.body.dataset.tz, dateStyle: "medium", timeStyle: "medium" };
+  return [...new Set(times)].map((ms) => new Date(ms).toLocaleString("en-GB", options)).join(" to ");
+}
+
+function read(timeline, text) {
+  timeline.parentElement.querySelector(".reading").textContent = text;
+}
+
+function moveBy(timeline, key, isChoosing) {
+  const lanes = [...timeline.querySelectorAll(".lane")].map(itemsOf).filter((items) => items.length > 0);
+  if (lanes.length === 0) {
+    return;
+  }
+  const row = lanes.findIndex((items) => items.includes(cursor));
+  if (row < 0) { // the first move
+    const now = timeline.querySelector(".now");
+    moveTo(nearest(lanes[0], now ? parseFloat(now.getAttribute("x1")) : 50), false);
+  } else if (key === "ArrowUp" || key === "ArrowDown") {
+    const next = lanes[row + (key === "ArrowUp" ? -1 : 1)];
+    moveTo(next ? nearest(next, middleOf(cursor)) : cursor, isChoosing);
+  } else {
+    const items = lanes[row];
+    const at = items.indexOf(cursor);
+    const next = { ArrowLeft: items[at - 1], ArrowRight: items[at + 1], Home: items[0], End: items.at(-1) }[key];
+    moveTo(next ?? cursor, isChoosing);
+  }
+}
+
+document.addEventListener("keydown", (event) => {
+  const timeline = event.target;
+  if (!timeline.matches(".timeline") || event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  const [from, to] = boundsOf(timeline);
+  if (["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(event.key)) {
+    moveBy(timeline, event.key, event.shiftKey);
+  } else if (["+", "=", "-", "−"].includes(event.key)) {
+    const times = ["+", "="].includes(event.key) ? 0.5 : 2;
+    const span = Math.min(Math.max((to - from) * times, shortestMs), longestMs);
+    const middle = timeline.contains(cursor) ? from + (to - from) * middleOf(cursor) / 100 : (from + to) / 2;
+    showTime(middle - span / 2, middle + span / 2, "chart");
+  } else if (event.key === "Enter" && timeline.contains(cursor)) {
+    const [low, high] = chosenTimes();
+    if (!anchor && cursor.matches("a")) {
+      location.assign(cursor.href.baseVal);
+    } else if (high - low >= shortestMs) {
+      showTime(low, high, "chart");
+    }
+  } else {
+    return;
+  }
+  event.preventDefault();
+});
+
+const keysText = "Arrow keys move, Enter opens, + and − zoom, Shift and an arrow key choose a time.";
+
+function offerKeys() {
+  const timeline = document.querySelector(".timeline:not([tabindex])");
+  if (timeline) {
+    timeline.tabIndex = 0;
+    timeline.setAttribute("role", "application");
+    timeline.setAttribute("aria-label", "Timeline");
+    timeline.addEventListener("focus", () => read(timeline, keysText));
+    if (location.hash === "#chart") { // a key has shown this time
+      timeline.focus({ preventScroll: true });
+    }
+  }
+}
+document.addEventListener("htmx:afterSettle", offerKeys);
+offerKeys();

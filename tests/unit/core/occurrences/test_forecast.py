@@ -55,8 +55,23 @@ def test_loads_are_counted_by_a_key_with_the_highest_peak_first(
     found = of(MIXED).answer(by, None, 10)
 
     times = [(key, number, peak, NOW_MS + minute * MINUTE_MS) for key, number, peak, minute in loads]
-    assert [Load(key or iso(at_ms) or "", *numbers, at_ms) for key, *numbers, at_ms in times] == list(found.loads)
+    without_parts = [one._replace(parts=()) for one in found.loads]
+    assert [Load(key or iso(at_ms) or "", *numbers, at_ms) for key, *numbers, at_ms in times] == without_parts
     assert ((), MINUTE_MS) == (found.occurrences, found.bucket_ms)
+
+
+def test_the_first_minutes_of_a_forecast_have_their_largest_parts_by_function_and_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = [*MIXED, recurring("c", "fax", every=1800), recurring("d", "web", every=1800)]
+
+    heaviest, *others = of(given).answer(By.MINUTE, None, 1).loads
+    monkeypatch.setattr(forecast, "_MOST_CELLS", 100)
+    [without, *_] = of(given).answer(By.MINUTE, None, 1).loads
+
+    assert [("app.send", "email", 2), ("app.page", "web", 1), ("app.send", "fax", 1)] == list(heaviest.parts)
+    assert (5, [()] * len(others)) == (heaviest.number, [one.parts for one in others])
+    assert heaviest._replace(parts=()) == without
 
 
 def test_suggestions_of_a_longer_forecast_are_those_for_the_peaks_of_its_first_six_days() -> None:
@@ -186,7 +201,10 @@ def test_a_forecast_can_be_converted_to_json() -> None:
     assert ("queue", 60.0, 0.0, {"app.send": 1.5}) == tuple(
         told[name] for name in ("by", "bucket_s", "moved_s", "durations_s")
     )
-    assert {"key": "web", "number": 1, "peak": 1, "peak_at": iso(NOW_MS + 30 * MINUTE_MS)} == told["loads"][1]
+    page = {"key": "web", "number": 1, "peak": 1, "peak_at": iso(NOW_MS + 30 * MINUTE_MS), "parts": []}
+    assert page == told["loads"][1]
+    minute = of(MIXED).answer(By.MINUTE, None, 1).to_dict()["loads"][0]
+    assert {"func": "app.send", "queue": "email", "number": 2} == minute["parts"][0]
     assert ("email", 1, 2, iso(NOW_MS)) == tuple(
         told["backlogs"][0][name] for name in ("queue", "workers", "waiting", "peak_at")
     )

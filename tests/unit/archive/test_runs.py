@@ -13,7 +13,7 @@ from tests.builders.records import DUE_MS, TEMPLATE, open_run
 from tests.unit.archive.contents import archived, places, rows
 from zsched.archive import Archive, History
 from zsched.archive.body import unpack
-from zsched.archive.records import original_of
+from zsched.archive.runs import original_of
 from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.log.kinds import changes, touches
 from zsched.core.log.puts import EnqueueEntry
