@@ -1,5 +1,5 @@
 """
-What a leader learns of its data set from the reports of archives: its name, and that nothing of it is in doubt.
+The data set of a leader, as archives report it: its name, and the end of doubt about it.
 
 **The name** (``meta.gen``) of a data set that has none is given by its leader, before anything fires.
 

@@ -1,5 +1,5 @@
 """
-What the leader releases besides due schedules: RQ's own delayed jobs, and runs that wait for another run.
+Releases besides due schedules: RQ's own delayed jobs, and runs that wait for another run.
 
 **RQ's own delayed jobs:** when the leader checks them, and how many it moves at once.
 

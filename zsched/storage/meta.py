@@ -127,7 +127,7 @@ def doubted_until_ms(channel: Channel, keys: Keys) -> int:
 
 
 class Throttled(NamedTuple):
-    """Schedules of one lane and queue, or zone (``zone_in``), in the ZSET ``Keys.throttled``; it may be empty by now."""
+    """Schedules of one lane and queue, or zone (``zone_in``), in the ZSET ``Keys.throttled``; it may be empty now."""
 
     lane: Priority
     queue: str

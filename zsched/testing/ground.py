@@ -1,5 +1,5 @@
 """
-What a test's scheduler stands on: its Redis, its clock, and a worker.
+The ground of a test's scheduler: its Redis, its clock, and a worker.
 
 **Redis** is a new fakeredis, or a given Redis that must be empty. A given Redis is never emptied here; the caller does
 that. Its data may be real schedules, which would fire by a test's clock, and real jobs, which would be executed in the
