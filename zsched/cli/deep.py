@@ -15,7 +15,7 @@ from zsched.core.entry import UnknownEntry
 from zsched.core.pages import pages_of
 from zsched.core.recovery.audit import Alarm, Event
 from zsched.core.wording import plural
-from zsched.daemon.inspection import Inspection
+from zsched.daemon.auditor import Inspection
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.errors import ArchiveError
 from zsched.health.check import Finding, fine, problem, skipped
