@@ -277,9 +277,13 @@ def serving(
     if archivist is not None:
         ProcessCollector("zsched_archivist", archivist, registry=registry)
 
+    # The longest time of a pass of a healthy daemon: its longest sleep, and the timeouts of a hanging Redis.
+    sleeps_ms = settings.daemon.idle_ms + settings.daemon.lease_ms
+    patience_ms = _STUCK_MS + sleeps_ms + TIMEOUTS * settings.redis.timeout_s * 1000
+
     def alive() -> tuple[bool, str]:
         silent_ms = clock.monotonic_ms() - health.last_pass_ms
-        return silent_ms <= _patience_ms(settings), f"the main loop ended a pass {silent_ms / 1000:.1f} s ago"
+        return silent_ms <= patience_ms, f"the main loop ended a pass {silent_ms / 1000:.1f} s ago"
 
     def ready() -> tuple[bool, str]:
         seen = reader.read()
@@ -298,9 +302,3 @@ def serving(
             yield meter
     finally:
         link.pool.disconnect()
-
-
-def _patience_ms(settings: Settings) -> float:
-    """Return the longest time of a pass of a healthy daemon: its longest sleep, and the timeouts of a hanging Redis."""
-    daemon = settings.daemon
-    return _STUCK_MS + daemon.idle_ms + daemon.lease_ms + TIMEOUTS * settings.redis.timeout_s * 1000
