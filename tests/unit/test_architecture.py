@@ -80,7 +80,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cli.status_screen": (("errors", "core", "storage", "health", "cli"), ("rich",)),  # of the extra ops
     "cli.worker":     (("errors", "config", "events", "core", "storage", "health", "daemon", "rq", "cli"),
                        ("click", "redis")),
-    "cli.values":     (("errors", "config.reading", "core", "files", "cli"),               ("click", "dateutil")),
+    "cli.parameters": (("errors", "config.reading", "core", "files", "cli"),               ("click", "dateutil")),
     "cli.history":    (("errors", "core", "storage", "health", "client", "cli"), ("click",)),  # not: archive
     "cli.log":        (("errors", "core", "storage", "client", "cli"),   ("click",)),
 }  # fmt: skip

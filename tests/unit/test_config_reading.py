@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zsched import ZschedError
-from zsched.cli.values import content
+from zsched.cli.parameters import content
 from zsched.config.reading import MOST_BYTES, SMALL_BYTES, Watched, read_file, read_password_file, read_toml
 from zsched.config.settings import load_settings
 from zsched.errors import ConfigError

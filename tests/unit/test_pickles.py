@@ -53,7 +53,7 @@ KNOW_JOBS = {
     "rq/workers.py": "inside a worker",
     "tasks/chaining.py": "inside a worker",
     "testing/ground.py": "a worker of a test",
-    "dashboard/jobs.py": "in a class of its own, which reads without running anything",
+    "dashboard/app.py": "in a class of its own, which reads without running anything",
 }
 OF_JOBS = ("rq.job", "rq.results", "rq.queue", "rq.worker", "rq.registry", "rq.serializers", "rq.executions")
 OF_JOBS += ("rq.Queue", "rq.Worker", "rq.SimpleWorker", "rq.get_current_job", "rq.group", "rq.scheduler")

@@ -16,7 +16,7 @@ from zsched import Client
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, ServerBinary
-from zsched.health.checks_users import check_sandbox
+from zsched.health.checks_rights import check_sandbox
 from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

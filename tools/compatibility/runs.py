@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from tests.prefix import RQ
 from zsched.embedded import ServerBinary
-from zsched.embedded.binary import SERVER_VARIABLE
+from zsched.embedded.server import SERVER_VARIABLE
 from zsched.storage.rqkeys import RQ_PREFIX
 from zsched.storage.rqversion import release
 

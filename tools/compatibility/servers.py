@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from zsched.embedded import ServerBinary, find_server, packaged_server
-from zsched.embedded.binary import SERVER_VARIABLE
+from zsched.embedded.server import SERVER_VARIABLE
 
 WHEELS = Path(__file__).with_name("servers.txt")
 FOLDER = Path(sys.prefix) / "servers"  # of the virtual environment, and not where it looks for packages

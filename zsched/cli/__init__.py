@@ -1,11 +1,10 @@
 """
 The command line: one file per group of commands, all thin over ``zsched.client``.
 
-Reading order: program (exit codes, shared options, a command's context, errors), values (parses arguments), filters
-(options that choose schedules or runs), functions (resolves dotted paths), formats (times and runs as texts), lines
-(what a command shows), tables and terminal (fit it into a width), output (progress), then the commands. Four files are
-parts of commands: status_screen formats ``zsched status``, run_view shows one run, repairs changes many, and
-import_steps runs an import.
+Reading order: program (exit codes, shared options, a command's context, errors), parameters (arguments and options that
+several commands have), functions (resolves dotted paths), formats (times and runs as texts), output (what a command
+shows, on a terminal or elsewhere; progress), then the commands. Three files are parts of commands: status_screen
+formats ``zsched status``, repairs changes many schedules or runs, and import_steps runs an import.
 
 Results go to stdout, everything else to stderr; with ``--json`` both are JSON, and an error is
 ``{"error": …, "type": …}`` on stderr.
@@ -51,7 +50,7 @@ _COMMANDS: Final = {
         ("tokens", "tokens.tokens", "Add, list, set and revoke the accounts of zsched web."),
         ("keys", "keys.keys", "Make signing keys, and sign what waits."),
         ("doctor", "health.doctor", "Check Redis, users' rights, files and RQ around zsched."),
-        ("archive", "archive.archive", "Recover what Redis lost, or keep one more archive."),
+        ("archive", "processes.archive", "Recover what Redis lost, or keep one more archive."),
     ),
     RARE: (
         ("log", "log.log", "Show the log of all changes, or follow it."),
@@ -61,7 +60,7 @@ _COMMANDS: Final = {
         ("backfill", "lives.backfill", "Run the past occurrences that did not run."),
         ("export", "files.export", "Write the recurring schedules as a TOML file."),
         ("tasks", "functions.tasks", "List the tasks of a module, with their parameters."),
-        ("simulate", "simulate.simulate", "Show what would become of the schedules of a file."),
+        ("simulate", "files.simulate", "Show what would become of the schedules of a file."),
         ("files", "shipped.shipped", "Print units of systemd, settings, users of Redis, alerts."),
     ),
 }

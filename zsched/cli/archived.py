@@ -1,5 +1,6 @@
 """
-Answers from an archive on this disk while Redis does not answer: what is known up to its last entry.
+An archive on this disk: its answers while Redis does not answer, up to its last entry; and its history of each
+schedule, which ``zsched doctor --deep`` compares with Redis.
 
 Daemons answer the same questions through Redis (``daemon.answerer``). Here this user reads the file, if he may. Each
 answer says why Redis did not give it, and up to when the archive knows.
@@ -11,8 +12,9 @@ import os
 import pwd
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,22 +25,29 @@ from zsched.client.past import Past
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
+from zsched.core.entry import UnknownEntry
 from zsched.core.model import Schedule, json_of
+from zsched.core.pages import pages_of
 from zsched.core.record import Place
+from zsched.core.recovery.audit import Alarm, Event
 from zsched.core.runs.run import Run
 from zsched.core.story.sentences import local_text
 from zsched.core.story.source import Source
 from zsched.core.story.story import Story
 from zsched.core.story.verdict import Hindrance, Stalled
 from zsched.core.wording import plural
+from zsched.daemon.auditor import Inspection
+from zsched.daemon.reconciler import HistoryChanged
 from zsched.errors import ArchiveError, RedisUnavailable
+from zsched.health.facts import Finding, fine, problem, skipped
 from zsched.storage.answering import answer_of
-from zsched.storage.connection import link_of
+from zsched.storage.connection import Link, link_of
 from zsched.storage.history_reader import HistoryReader, source_of
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
-from zsched.storage.records import as_schedule
+from zsched.storage.records import PAGE, as_schedule
 from zsched.storage.rqjob import Encoder
+from zsched.storage.scanner import Scanner
 from zsched.storage.shell import Shell
 
 _SERVICE: Final = {"STATE_DIRECTORY": "/var/lib/zsched"}  # of the units in deploy/systemd
@@ -218,3 +227,52 @@ class _ArchivedAnswers(Answers):
 
     def _with_near_ids(self, story: Story) -> Story:
         return story
+
+
+# -- zsched doctor --deep -----------------------------------------------------------------------------
+
+
+_SHOWN: Final = 50  # differences
+_PUT_BACK: Final = "zsched archive recover --force restores the state of the log"
+_REMEDIES: Final = {
+    Event.UNKNOWN: "if it is yours, put it again; otherwise cancel it",
+    Event.SKIPPED: "zsched backfill runs what is missing",
+}
+
+
+def deep_findings(settings: Settings, link: Link) -> Iterator[Finding]:
+    """Yield a finding for each of the first differences, or that there is none. Raises RedisUnavailable."""
+    try:
+        for finding in _compared(settings, link):
+            yield replace(finding, name="differences", group="differences")
+    except ArchiveError as error:
+        yield replace(skipped(str(error), "--deep needs an archive"), name="differences", group="differences")
+
+
+def _compared(settings: Settings, link: Link) -> Iterator[Finding]:
+    archive, keys = archive_here(settings), keys_of(settings)
+    with closing(link.open()) as wire, recalling_beside(archive.path) as (recall, position):
+        if position is None:
+            yield skipped(f"archive {archive.path} has no state that can be compared", "zsched status says why")
+            return
+        inspection, scanner = Inspection(wire, keys, recall, position), Scanner(wire, keys)
+        here = (recall.known(recall.absent(ids)) for ids in pages_of(scanner.ids(), PAGE))
+        number = 0
+        try:
+            for page in pages_of(chain(recall.known_all(), chain.from_iterable(here)), PAGE):
+                inspection.compare(page)
+                number += sum(one.schedule is not None for one in page)
+        except (HistoryChanged, UnknownEntry):
+            yield skipped(f"archive {archive.path} does not follow the log of this Redis", "zsched status says why")
+            return
+    alarms = inspection.alarms
+    yield from map(_finding, islice(alarms.values(), _SHOWN))
+    if len(alarms) > _SHOWN:
+        yield problem(f"{plural(len(alarms) - _SHOWN, 'schedule')} more differ from their history", _PUT_BACK)
+    if not alarms:
+        yield fine(f"{plural(number, 'schedule')} as in their history, by archive {archive.path}")
+
+
+def _finding(alarm: Alarm) -> Finding:
+    text = f"schedule {alarm.id}: expected {alarm.expected}, found {alarm.found}"
+    return problem(text, _REMEDIES.get(alarm.event, _PUT_BACK))

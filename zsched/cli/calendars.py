@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from zsched.cli.formats import due_text
-from zsched.cli.lines import Table, printable
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, group, pass_invocation
-from zsched.cli.values import content
+from zsched.cli.output import Table, printable
+from zsched.cli.parameters import content
+from zsched.cli.program import DONE, Invocation, command, group
 from zsched.client.ics import Ics, read_ics
 from zsched.core.clock import SystemClock
 from zsched.core.model import iso
@@ -36,8 +36,7 @@ def calendars() -> None:
     """
 
 
-@calendars.command("list", cls=Subcommand)
-@pass_invocation
+@command("list", of=calendars)
 def list_(invocation: Invocation) -> int:
     """List the calendars, each with its next excluded time in UTC and the number of schedules that name it."""
     client, now_ms, found, rows = invocation.client(), SystemClock().now_ms(), [], []
@@ -54,24 +53,22 @@ def list_(invocation: Invocation) -> int:
     return DONE
 
 
-@calendars.command(cls=Subcommand)
+@command(of=calendars)
 @click.argument("name")
-@pass_invocation
 def show(invocation: Invocation, name: str) -> int:
     """Show calendar NAME as a file of schedules has it. Exit code 3: there is no such calendar."""
     parts = invocation.client().calendars().get(name)
     if parts is None:
-        return _tell(invocation, name, "not_found")
+        return invocation.result(name, "not_found")
     invocation.answer({"name": name, **parts}, *map(printable, calendar_block(name, parts).splitlines()))
     return DONE
 
 
-@calendars.command(cls=Subcommand)
+@command(of=calendars)
 @click.argument("name")
 @click.option("--date", "dates", multiple=True, metavar="TEXT", help="A day or days, with a word; may be repeated.")
 @click.option("--window", "windows", multiple=True, metavar="TEXT", help="Of the week or day; may be repeated.")
 @click.option("--ics", metavar="FILE", help="Events of a calendar program; needs zsched[ics].")
-@pass_invocation
 def put(invocation: Invocation, name: str, dates: tuple[str, ...], windows: tuple[str, ...], ics: str | None) -> int:
     """
     Put calendar NAME, or replace it. Schedules that name it are planned anew within seconds.
@@ -81,17 +78,11 @@ def put(invocation: Invocation, name: str, dates: tuple[str, ...], windows: tupl
     word = invocation.client().put_calendar(name, dates=dates, windows=windows, events=read.events)
     if read.left_out:
         invocation.remark(f"left out of {ics}: {some(read.left_out)}")
-    return _tell(invocation, name, word, left_out=read.left_out)
+    return invocation.result(name, word, left_out=read.left_out)
 
 
-@calendars.command(cls=Subcommand)
+@command(of=calendars)
 @click.argument("name")
-@pass_invocation
 def delete(invocation: Invocation, name: str) -> int:
     """Delete calendar NAME, which no schedule names. Exit code 3: there is no such calendar."""
-    return _tell(invocation, name, "deleted" if invocation.client().delete_calendar(name) else "not_found")
-
-
-def _tell(invocation: Invocation, name: str, word: str, **more: Any) -> int:
-    invocation.answer({"name": name, "result": word, **more}, f"{name}: {word}")
-    return NOT_FOUND if word == "not_found" else DONE
+    return invocation.result(name, "deleted" if invocation.client().delete_calendar(name) else "not_found")

@@ -1,25 +1,28 @@
-"""``zsched apply`` and ``zsched export``: schedules as a file."""
+"""``zsched apply``, ``zsched export`` and ``zsched simulate``: schedules as a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
+from zsched.cli.forecast import backlog_text, tell_left_out
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
-from zsched.cli.lines import cut, printable
-from zsched.cli.output import Progress, say
+from zsched.cli.output import Progress, Table, cut, printable, say
+from zsched.cli.parameters import content, duration, named_option, workers_option, zone_option
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
-from zsched.cli.values import content
 from zsched.client import Client
 from zsched.client.allowed import check_allowed
 from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.clock import SystemClock
-from zsched.core.wording import plural, some
+from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.occurrences.simulation import Simulated, for_json
+from zsched.core.wording import duration_text, plural, some
 from zsched.errors import InvalidFile
 from zsched.files.applying import CREATED, STALE, UNCHANGED, UPDATED, Application, Applied
 from zsched.files.checking import ClientChecks
@@ -45,13 +48,13 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
       zsched apply schedules.toml --dry-run
       zsched apply schedules.toml --prune
     """
-    client, checks = client_and_checks(invocation, file)
+    client, checks = _client_and_checks(invocation, file)
     try:
         said = read(file, content(file, "a TOML file of schedules"), checks)
         application = Application(client, said, takes_over=take_over)
         preview = application.foretell(prune=prune)
     except InvalidFile as error:
-        return refuse(invocation, error, "nothing was applied")
+        return _refuse(invocation, error, "nothing was applied")
     applied = preview if dry_run else _run(invocation, application, preview)
     _tell(invocation, said, applied, SystemClock().now_ms() if dry_run else None)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
@@ -90,7 +93,7 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
     return FAILED if written.unsaid else DONE
 
 
-def client_and_checks(invocation: Invocation, file: str) -> tuple[Client, ClientChecks]:
+def _client_and_checks(invocation: Invocation, file: str) -> tuple[Client, ClientChecks]:
     """Return a client, and its checks of the entries of *file*."""
     settings = invocation.settings()
     client = connect(settings)
@@ -106,7 +109,7 @@ def _run(invocation: Invocation, application: Application, preview: Applied) -> 
         return application.carry_out(preview, lambda done: progress.at(done, total))
 
 
-def refuse(invocation: Invocation, error: InvalidFile, result: str) -> int:
+def _refuse(invocation: Invocation, error: InvalidFile, result: str) -> int:
     """Write all mistakes to stderr, one line each, as compilers do, and the *result*: "nothing was applied"."""
     mistakes = plural(len(error.complaints), "mistake")
     if invocation.wants_json:
@@ -161,3 +164,56 @@ def applied_lines(applied: Applied, dry_ms: int | None = None) -> Iterator[str]:
         if step.outcome == UPDATED and not step.changes:
             yield "  no option differs; its signature is new, or it was quarantined, or written by an older version"
     yield from (f"{id}: removed" for id in applied.removed)
+
+
+# -- zsched simulate ----------------------------------------------------------------------------------
+
+
+_DAY: Final = timedelta(days=1)
+
+
+@command()
+@click.argument("file", metavar="FILE")
+@click.option("--days", type=click.IntRange(1, 3660), default=90, show_default=True, metavar="N", help="From now on.")
+@workers_option("Workers of a queue; default: enough for all.")
+@named_option(
+    "--took", duration, "FUNC=DURATION", "app.report=90s", "Duration of its runs; default: the median of its last ones."
+)
+@zone_option()
+def simulate(
+    invocation: Invocation, /, file: str, days: int, workers: dict[str, int], took: dict[str, timedelta], tz: str
+) -> int:
+    """
+    Simulate the schedules of FILE, a TOML file for `zsched apply`: how many occurrences run, are skipped for overlap,
+    expire or wait, if runs last as the archive knows. Nothing is written. - is standard input.
+
+    \b
+    Examples:
+      zsched simulate schedules.toml
+      zsched simulate schedules.toml --days 7 --workers email=2 --took app.report=90s
+    """
+    client, checks = _client_and_checks(invocation, file)
+    try:
+        application = Application(client, read(file, content(file, "a TOML file of schedules"), checks))
+        with Progress("simulating", is_quiet=invocation.wants_json) as progress:
+            found, left_out = application.simulate(days * _DAY, workers, took, progress.at)
+    except InvalidFile as error:
+        return _refuse(invocation, error, "nothing was simulated")
+    schedules, backlogs = list(found.schedules.values()), [found.backlog(queue) for queue in workers]
+    shown = {"days": days, "schedules": [one.to_dict() for one in schedules], "unknown": found.unknown}
+    shown |= {"backlogs": [for_json(one) for one in backlogs], "left_out": left_out}
+    invocation.answer(shown, _table(schedules), *(backlog_text(one, tz) for one in backlogs), tz=tz)
+    tell_left_out(invocation, left_out)
+    if found.unknown:
+        invocation.remark(f"no duration is known of {some(found.unknown)}: it counts as no time; give --took")
+    return DONE
+
+
+def _table(found: Sequence[Simulated]) -> Table:
+    numbers = (None, Outcome.FIRED, Outcome.OVERLAP, Outcome.EXPIRED, Outcome.CANCELLED)
+    rows = (
+        (one.schedule.id, *(f"{one.number(each):,}" for each in numbers), f"{one.open:,}", duration_text(one.waited_ms))
+        for one in found
+    )
+    header = ("ID", "OCCURRENCES", "RUN", "SKIPPED", "EXPIRED", "CANCELLED", "NOT OVER", "LONGEST WAIT")
+    return Table(header, rows, nothing="nothing fires")

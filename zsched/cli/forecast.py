@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 import click
 
-from zsched.cli.filters import facet_filters
-from zsched.cli.lines import Shown, Table
-from zsched.cli.output import Progress
+from zsched.cli.output import Progress, Shown, Table
+from zsched.cli.parameters import Moment, duration, facet_filters, moment_at, time_option, workers_option, zone_option
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import Moment, by_name, duration, instant, moment, moment_at
 from zsched.core.occurrences.forecast import By, Forecast
 from zsched.core.occurrences.simulation import Backlog
-from zsched.core.options.forms import zone_name
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import duration_text, plural, relative_text, some
 
@@ -25,22 +21,17 @@ _LIMIT: Final = 50  # rows
 _MANY: Final = 500  # rules; counting more shows a progress bar
 
 
-WORKERS: Final = by_name(partial(click.IntRange(1, 10_000).convert, param=None, ctx=None), "email=4")
-
-
 @command()
-@click.option("--to", "end", type=moment, default="10m", show_default=True, metavar="TIME|DURATION", help="Until then.")
-@click.option("--from", "start", type=instant, metavar="TIME", help="From then on; default now.")
+@time_option("--to", "Until then.", "end", or_span=True, default="10m", show_default=True)
+@time_option("--from", "From then on; default now.", "start")
 @click.option("--by", type=click.Choice([one.value for one in By]), help="Count, the highest peak first.")
 @click.option("--bucket", type=duration, metavar="DURATION", help="Of a peak: default 1m; 1h and 1d for long times.")
-@click.option(
-    "--workers", multiple=True, callback=WORKERS, metavar="QUEUE=N", help="Show the backlog of so many; repeatable."
-)
+@workers_option("Show the backlog of so many; repeatable.")
 @click.option("--suggest", is_flag=True, help="Suggest what would flatten the highest peaks.")
 @click.option("--quiet-window", type=duration, metavar="DURATION", help="Find the first gap of this length.")
 @facet_filters("schedules")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=_LIMIT, show_default=True, metavar="N", help="Rows.")
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Read and show times in this zone.")
+@zone_option("Read and show times in this zone.")
 def forecast(invocation: Invocation, /, start: Any, end: Moment, tz: str, limit: int, **asked: Any) -> None:
     """
     Show what will fire: each occurrence, or how many --by queue, minute or function. Overdue ones fire now. Paused and
@@ -52,7 +43,6 @@ def forecast(invocation: Invocation, /, start: Any, end: Moment, tz: str, limit:
       zsched forecast --to 24h --by queue --workers email=4 --suggest
       zsched forecast --to 24h --quiet-window 5m
     """
-    zone_name(tz)
     until: Any = end if isinstance(end, timedelta) else moment_at(end, "to", tz)
     with Progress("rules", is_quiet=invocation.wants_json, least=_MANY, counted="rules counted") as progress:
         found = invocation.client().forecast(

@@ -18,8 +18,7 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.lines import Table
-from zsched.cli.output import jsonable, say
+from zsched.cli.output import Table, jsonable, say
 from zsched.cli.program import Invocation, command
 from zsched.errors import NOT_GIVEN
 from zsched.tasks.importing import Forbidden

@@ -12,15 +12,14 @@ from typing import Any, Final
 import click
 from click.exceptions import Exit
 
-from zsched.cli.lines import Style, Table, TableRow
-from zsched.cli.output import say_lines
+from zsched.cli.output import Style, Table, TableRow, say_lines
+from zsched.cli.parameters import zone_option
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
 from zsched.config.settings import Settings
-from zsched.core.options.forms import zone_name
 from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
-from zsched.health.check import Finding, Severity
+from zsched.health.facts import Finding, Severity
 from zsched.health.status import looking
 from zsched.health.verdict import causes_of
 from zsched.storage.rights import USERS
@@ -33,7 +32,7 @@ _EVERY_S = 2.0  # between two looks
 @click.option(
     "--every", type=click.FloatRange(0.2, 3600), metavar="SECONDS", help=f"With --watch; default {_EVERY_S:g}."
 )
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+@zone_option()
 def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
     """
     Show a verdict: healthy, or each problem with its remedy. Below it: daemons, backlog, activity, next fires, failures
@@ -45,7 +44,6 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
       zsched status --watch --tz Asia/Seoul
       zsched status --json | jq .problems
     """
-    zone_name(tz)
     if is_watched:
         _check_watched(invocation)
     elif every is not None:
@@ -139,7 +137,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, dee
     with reaching(invocation):
         findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
         if deep:
-            from zsched.cli.deep import deep_findings
+            from zsched.cli.archived import deep_findings
 
             findings += deep_findings(settings, link)
     invocation.answer(map(_to_dict, findings), Table(_HEADER, _rows(findings)), "", _summary(findings))

@@ -9,18 +9,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from zsched.cli.completion import completed_ids
-from zsched.cli.filters import facet_filters
-from zsched.cli.lines import Shown, Style, Table, TableRow, printable, with_remedy
+from zsched.cli.output import Shown, Style, Table, TableRow, printable, with_remedy
+from zsched.cli.parameters import completed_ids, facet_filters, moment_at, time_option, zone_option
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
-from zsched.cli.values import moment, moment_at
 from zsched.client import Client
 from zsched.client.past import Past, history_parts
 from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES
 from zsched.core.occurrences.replacements import Replacement, Replacements
-from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.sentences import local_text, reason_text
@@ -114,12 +111,12 @@ def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
 @click.argument("id", required=False, shell_complete=completed_ids)
 @click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
 @facet_filters("occurrences")
-@click.option("--since", type=moment, metavar="TIME|DURATION", help="Not before this time, or 2h for two hours ago.")
-@click.option("--until", type=moment, metavar="TIME|DURATION", help="Before this time.")
+@time_option("--since", "Not before this time, or 2h for two hours ago.", or_span=True)
+@time_option("--until", "Before this time.", or_span=True)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {_LIMIT}.")
 @click.option("--all", "is_all", is_flag=True, help="All, without a limit; with --json: an object per line.")
 @click.option("--after", metavar="CURSOR", help="Continue after the last line of an earlier search.")
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Read and show times in this zone.")
+@zone_option("Read and show times in this zone.")
 def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all: bool, tz: str, **filters: Any) -> int:
     """
     Search the occurrences of schedule ID, or of all, the newest first: their outcomes, and the status, times, error and
@@ -134,7 +131,6 @@ def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all
     """
     if is_all and limit is not None:
         raise click.UsageError("--all and --limit contradict each other; give one of them")
-    zone_name(tz)
     asking, limit = _Asking(invocation), None if is_all else limit or _LIMIT
     filters |= {name: moment_at(filters[name], name, tz) for name in ("since", "until")}
     parts = asking.parts(lambda past: history_parts(past, id, limit=limit, **filters))

@@ -11,8 +11,7 @@ from typing import Any, Final
 from zsched.cli.files import applied_lines
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
-from zsched.cli.lines import Table, cut, printable
-from zsched.cli.output import Progress, jsonable
+from zsched.cli.output import Progress, Table, cut, jsonable, printable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client.allowed import check_allowed
 from zsched.client.file_sync import FileSync
@@ -27,8 +26,7 @@ from zsched.core.wording import plural, some
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 from zsched.files.checking import ClientChecks
 from zsched.imports.found import ImportSource, Item, OneShot
-from zsched.imports.moving import Undone
-from zsched.imports.putting import Importing, refuse_twins
+from zsched.imports.moving import Importing, Undone, refuse_twins
 from zsched.imports.rqjobs import RQJobs
 from zsched.storage.connection import link_of
 from zsched.storage.rqjob import Encoder

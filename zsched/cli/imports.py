@@ -9,20 +9,18 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.filters import stacked, table_option
 from zsched.cli.functions import importing
 from zsched.cli.import_steps import ImportContext, import_all, tell_undone
 from zsched.cli.output import Progress, say
+from zsched.cli.parameters import content, stacked, table_option
 from zsched.cli.program import DONE, FAILED, Invocation, command, group
-from zsched.cli.values import content
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.triggers.zones import zone
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.files.reading import STDIN
 from zsched.imports.crontab import read_crontab, users_of
-from zsched.imports.found import ImportSource
-from zsched.imports.local_zone import local_zone
+from zsched.imports.found import ImportSource, local_zone
 from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
 from zsched.imports.rqcron import owner_of, read_rq_cron
 from zsched.imports.rqjobs import read_rq_scheduled, read_rq_scheduler
@@ -77,13 +75,27 @@ def _about_zone(source: ImportSource, remarks: list[str]) -> list[str]:
     return remarks if any("cron" in item.options for item in source.items) else []
 
 
+@group("import")
+def import_() -> None:
+    """
+    Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at; docs/how-to/move-in.md has the steps.
+    Each command may be repeated. A line or job that cannot be imported is listed with the reason (exit code 1); the
+    rest is imported.
+
+    \b
+    Examples:
+      zsched import crontab /etc/cron.d/backup --func app.tasks.run_command --dry-run
+      zsched import rq-scheduler
+    """
+
+
 # -- crontab ----------------------------------------------------------------------------------------
 
 
 _AS_CRON: Final = {"timeout": -1, "overlap": Overlap.ALLOW.value, "catch_up": CatchUp.NONE.value}  # what cron does
 
 
-@command()
+@command(of=import_)
 @click.argument("files", metavar="FILE…", nargs=-1, required=True)
 @click.option("--func", required=True, metavar="FUNC", help="Dotted path of the function that runs a command.")
 @click.option("--user", metavar="NAME", help="FILE is NAME's own crontab (crontab -l): its lines have no users.")
@@ -155,7 +167,7 @@ def _is_user(name: str) -> bool:
 # -- rq-scheduler, rq-cron, rq-scheduled ------------------------------------------------------------
 
 
-@command("rq-scheduler")
+@command("rq-scheduler", of=import_)
 @_TZ
 @_how
 def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
@@ -182,7 +194,7 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
     return import_all(context, [source], advice, **how)
 
 
-@command("rq-cron")
+@command("rq-cron", of=import_)
 @click.argument("module")
 @click.option("--tz", metavar="ZONE", help="The source's zone; default: that of TZ, else this machine's; RQ 2: UTC.")
 @_how
@@ -210,7 +222,7 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
     return import_all(context, [source], advice, **how)
 
 
-@command("rq-scheduled")
+@command("rq-scheduled", of=import_)
 @click.option("--queue", "queues", metavar="NAME", multiple=True, help="Only jobs of this queue; may be repeated.")
 @_DRY_RUN
 def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bool) -> int:
@@ -239,7 +251,7 @@ _NEXT: Final = {  # the condition under which another scheduler fires these sche
 }
 
 
-@command("undo")
+@command("undo", of=import_)
 @click.argument("owner")
 @_DRY_RUN
 def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
@@ -280,24 +292,3 @@ def _remark(context: ImportContext, owner: str, has_any: bool) -> None:
     if not has_any and not context.invocation.wants_json:
         others = some(owners(context.client), _SHOWN) or "nothing"
         say(f"no schedules of {owner}; other imports: {others}")
-
-
-# -- the group --------------------------------------------------------------------------------------
-
-
-@group("import")
-def import_() -> None:
-    """
-    Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at; docs/how-to/move-in.md has the steps.
-    Each command may be repeated. A line or job that cannot be imported is listed with the reason (exit code 1); the
-    rest is imported.
-
-    \b
-    Examples:
-      zsched import crontab /etc/cron.d/backup --func app.tasks.run_command --dry-run
-      zsched import rq-scheduler
-    """
-
-
-for _command in (crontab, rq_scheduler, rq_cron, rq_scheduled, undo_):
-    import_.add_command(_command)

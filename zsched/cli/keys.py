@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from zsched.cli.filters import schedule_filters
-from zsched.cli.program import DONE, Invocation, Subcommand, group, pass_invocation
+from zsched.cli.parameters import schedule_filters
+from zsched.cli.program import DONE, Invocation, command, group
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.storage.keyfile import new_key_line
 
@@ -28,9 +28,8 @@ def keys() -> None:
     """
 
 
-@keys.command(cls=Subcommand)
+@command(of=keys)
 @click.argument("id")
-@pass_invocation
 def new(invocation: Invocation, /, id: str) -> int:
     """
     Print a line with a new key. ID names it in its file and in each signature: 1 to 8 of a-z and 0-9, such as k1. The
@@ -45,11 +44,10 @@ def new(invocation: Invocation, /, id: str) -> int:
     return DONE
 
 
-@keys.command(cls=Subcommand)
+@command(of=keys)
 @click.option("--unsigned", is_flag=True, help="Also sign unsigned schedules, unchanged: for the start of signing.")
 @schedule_filters
 @bulk_options(is_pushing=False)
-@pass_invocation
 def sign(invocation: Invocation, /, unsigned: bool, **given: Any) -> int:
     """
     Sign waiting schedules again by the first key: after a rotation, or before their signatures expire. They keep their

@@ -11,12 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from zsched.cli.completion import completed_ids
-from zsched.cli.filters import schedule_filters, stacked, table_option
-from zsched.cli.formats import due_text, iso_text, run_table, utc_text
-from zsched.cli.lines import Shown, Table, pairs
+from zsched.cli.formats import due_text, iso_text, run_table, show_run, utc_text
+from zsched.cli.output import Shown, Table, pairs
+from zsched.cli.parameters import completed_ids, moment_at, schedule_filters, stacked, table_option, time_option
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import instant, moment_at
 from zsched.client import Client
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.model import Schedule
@@ -39,8 +37,8 @@ _HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE",
 
 @command()
 @schedule_filters
-@click.option("--due-after", type=instant, metavar="TIME", help="Due later; local in --tz, or with an offset or Z.")
-@click.option("--due-before", type=instant, metavar="TIME", help="Due earlier.")
+@time_option("--due-after", "Due later; local in --tz, or with an offset or Z.")
+@time_option("--due-before", "Due earlier.")
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of each schedule's own.")
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {PAGE} on a terminal."
@@ -92,8 +90,6 @@ def show(invocation: Invocation, /, id: str) -> None:
     except ScheduleNotFound:
         if RunId.parse(id) is None:
             raise
-        from zsched.cli.run_view import show_run  # it imports the readers of the past
-
         show_run(invocation, *client.get_run(id))
         return
     times, runs, story = client._coming(schedule, _FEW), client.runs(id, limit=_FEW), client.why(id)
@@ -163,13 +159,7 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
 @stacked(*(table_option(kind.name, f"A rule instead of a schedule. {kind.help}") for kind in KINDS))
 @click.option("--tz", metavar="ZONE", help="The zone of the rule and of --from; default UTC, or the schedule's own.")
 @click.option("--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many.")
-@click.option(
-    "--from",
-    "start",
-    type=instant,
-    metavar="TIME",
-    help="Show times after this: local in --tz, or with an offset or Z; default now.",
-)
+@time_option("--from", "Show times after this: local in --tz, or with an offset or Z; default now.", "start")
 def next_(invocation: Invocation, /, id: str | None, number: int, start: datetime | None, **given: Any) -> None:
     """
     Show the next times of schedule ID, or of a rule, which needs no Redis; --every counts from --from. With --json: an

@@ -14,14 +14,11 @@ from typing import Any, Final
 import click
 
 from zsched import errors
-from zsched.cli.completion import completed_ids
-from zsched.cli.filters import F, run_filters, schedule_filters, stacked
 from zsched.cli.formats import due_text
-from zsched.cli.lines import cut
-from zsched.cli.output import Progress, stoppable
+from zsched.cli.output import Progress, cut, stoppable
+from zsched.cli.parameters import F, completed_ids, instant, run_filters, schedule_filters, stacked, time_option
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.repairs import Repair, bulk_options
-from zsched.cli.values import instant
 from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
@@ -92,7 +89,7 @@ def cancel(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
 
 @command()
 @click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched show` shows it.")
-@click.option("--until", type=instant, metavar="TIME", help="Resume it then, without the times that pass meanwhile.")
+@time_option("--until", "Resume it then, without the times that pass meanwhile.")
 @_schedules(is_pushing=False)
 def pause(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
@@ -297,15 +294,10 @@ _LISTED: Final = 50  # runs that a dry run lists; --json has all
 
 @command()
 @click.argument("id", shell_complete=completed_ids)
-@click.option(
-    "--from",
-    "start",
-    type=instant,
-    metavar="TIME",
-    required=True,
-    help="The first time, inclusive: local in the schedule's zone, or with an offset or Z.",
+@time_option(
+    "--from", "The first time, inclusive: local in the schedule's zone, or with an offset or Z.", "start", required=True
 )
-@click.option("--to", "end", type=instant, metavar="TIME", required=True, help="The end, exclusive; in the past.")
+@time_option("--to", "The end, exclusive; in the past.", "end", required=True)
 @click.option("--dry-run", is_flag=True, help="Show what would run, and push nothing.")
 @click.option("--again", is_flag=True, help="Also run occurrences that ran already, as extra runs; no open ones.")
 def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime, dry_run: bool, again: bool) -> None:

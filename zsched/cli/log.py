@@ -12,9 +12,9 @@ from typing import Final
 
 import click
 
-from zsched.cli.lines import printable
+from zsched.cli.output import printable
+from zsched.cli.parameters import Moment, moment_at, time_option
 from zsched.cli.program import Invocation, close_stdout, command, connect
-from zsched.cli.values import Moment, moment, moment_at
 from zsched.client import Client
 from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import parse
@@ -39,12 +39,7 @@ _NEW_HISTORY: Final = "a new history begins: Redis lost the entries above, or th
 
 @command()
 @click.option("-f", "--follow", is_flag=True, help="Show new entries as they come, until Ctrl-C.")
-@click.option(
-    "--since",
-    type=moment,
-    metavar="TIME|DURATION",
-    help="From this time (local in --tz, or with an offset or Z), or 1h for an hour ago.",
-)
+@time_option("--since", "From this time (local in --tz, or with an offset or Z), or 1h for an hour ago.", or_span=True)
 @click.option("--id", metavar="ID", help="Only changes of this schedule, a line per change.")
 @click.option(
     "--limit",

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import click
 
-from zsched.cli.program import DONE, FAILED, Invocation, command, connect
+from zsched.cli.program import DONE, FAILED, Invocation, LazyCommand, command, connect, group
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.core.options.arguments import check_queue
@@ -38,6 +38,24 @@ def daemon(invocation: Invocation, host: tuple[int, str, str] | None) -> int:
     if hosted is not None:
         end_with(hosted.pid)
     return run_daemon(invocation.settings, invocation.environment, hosted)
+
+
+@group("archive")
+def archive() -> None:
+    """
+    Keep one more archive, or restore from one what Redis lost.
+
+    \b
+    Examples:
+      zsched archive recover --dry-run
+      zsched archive recover --from /backup/archive.db
+      zsched archive keep --config /etc/zsched/zsched.toml
+    """
+
+
+_KEEP, _RECOVER = "Keep one more archive, without a daemon.", "Restore from an archive what Redis lost."
+archive.add_command(LazyCommand("keep", "zsched.cli.processes.archivist", _KEEP))
+archive.add_command(LazyCommand("recover", "zsched.cli.recovering.command.recover", _RECOVER))
 
 
 @command()

@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.exceptions import Exit
 
-from zsched.cli.lines import Shown
-from zsched.cli.output import echo_array, say, say_lines
-from zsched.cli.terminal import Terminal
+from zsched.cli.output import Shown, Terminal, echo_array, say, say_lines
 from zsched.errors import ConfigError, InvalidSchedule, NotFound, RedisUnavailable, ZschedError
 
 if TYPE_CHECKING:
@@ -133,6 +131,11 @@ class Invocation:
         else:
             click.echo(json.dumps(value))
 
+    def result(self, name: str, word: str, **more: Any) -> int:
+        """Answer what became of *name* in a word, and return the exit code; *more* keys are for JSON."""
+        self.answer({"name": name, "result": word, **more}, f"{name}: {word}")
+        return NOT_FOUND if word == "not_found" else DONE
+
     def show(self, lines: Iterable[Shown], tz: str | None = None) -> None:
         """
         Write *lines* as the terminal shows them, as they come; their times are of the zone *tz*. JSON stays whole.
@@ -172,11 +175,12 @@ def connect(settings: Settings, link: Link | None = None) -> Client:
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
-def command(
-    name: str | None = None, cls: Any = None, **attributes: Any
-) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command of a function that takes the Invocation first. The default name is the function's."""
-    return lambda function: click.command(name, cls=cls or Subcommand, **attributes)(pass_invocation(function))
+def command(name: str | None = None, of: Any = click, cls: Any = None) -> Callable[[Callable[..., Any]], click.Command]:
+    """
+    Make a command of a function that takes the Invocation first, one of the group *of* if given. The default name is
+    the function's.
+    """
+    return lambda function: of.command(name, cls=cls or Subcommand)(pass_invocation(function))
 
 
 # -- the program ------------------------------------------------------------------------------------

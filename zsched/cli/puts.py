@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.completion import completed_ids
-from zsched.cli.filters import flag_of, table_options
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
+from zsched.cli.parameters import completed_ids, flag_of, table_options
 from zsched.cli.program import Invocation, Subcommand, command, connect
 from zsched.client.allowed import check_allowed
 from zsched.client.doubtful_queues import doubtful_queues

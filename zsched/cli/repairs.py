@@ -14,11 +14,9 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.filters import F, stacked
-from zsched.cli.lines import Shown
-from zsched.cli.output import Progress, stoppable
+from zsched.cli.output import Progress, Shown, stoppable
+from zsched.cli.parameters import F, moment_at, stacked
 from zsched.cli.program import DONE, FAILED, Invocation
-from zsched.cli.values import moment_at
 from zsched.core.repair import AT_ONCE, CHANGED_PER_SECOND, PUSHED_PER_SECOND, SAMPLED, Repaired
 from zsched.core.wording import plural
 

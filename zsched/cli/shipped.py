@@ -8,9 +8,8 @@ from typing import Final
 
 import click
 
-from zsched.cli.completion import SHELLS, completion
-from zsched.cli.lines import Table
-from zsched.cli.program import DONE, Invocation, command
+from zsched.cli.output import Table
+from zsched.cli.program import DONE, Invocation, command, program
 
 # By name, each with its purpose; pyproject.toml has their places in a checkout.
 SHIPPED: Final = {
@@ -27,7 +26,8 @@ SHIPPED: Final = {
     "zsched.json": "Grafana: a dashboard to import",
 }
 _USERS: Final = "users.acl"
-_COMPLETIONS: Final = {f"completion.{shell}": shell for shell in SHELLS}
+_VARIABLE: Final = "_ZSCHED_COMPLETE"  # with it set, click completes instead of running a command
+_COMPLETIONS: Final = {f"completion.{shell}": shell for shell in ("bash", "zsh", "fish")}
 _FILES: Final = {
     **SHIPPED,
     _USERS: "users of Redis, with their rights to this namespace and prefix",
@@ -68,9 +68,18 @@ def _text(invocation: Invocation, name: str) -> str:
 
         return acl_file(keys_of(invocation.settings()))
     if name in _COMPLETIONS:
-        return completion(_COMPLETIONS[name])
+        return _completion(_COMPLETIONS[name])
     in_wheel = resources.files("zsched") / "shipped" / name
     if in_wheel.is_file():
         return in_wheel.read_text("utf-8")
     checkout = Path(__file__).parents[2]
     return next(path for place in ("config", "deploy") for path in (checkout / place).rglob(name)).read_text("utf-8")
+
+
+def _completion(shell: str) -> str:
+    """Return the code that makes *shell* complete. It asks Redis for ids, by the settings in its environment."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None  # each of the shells is known to click
+    return found(program, {}, "zsched", _VARIABLE).source()

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from zsched.cli.lines import Shown, Style, StyledLine, Table, pairs, with_remedy
-from zsched.cli.terminal import Terminal
+from zsched.cli.output import Shown, Style, StyledLine, Table, Terminal, pairs, with_remedy
 from zsched.core.model import Schedule
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import Failure, RecentActivity, Stretch

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.lines import Table
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, group, pass_invocation
-from zsched.cli.values import duration, moment, moment_at
+from zsched.cli.output import Table
+from zsched.cli.parameters import duration, moment, moment_at
+from zsched.cli.program import DONE, Invocation, command, group
 from zsched.client.caller import caller
 from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import iso
@@ -19,7 +19,6 @@ from zsched.web.accounts import Account, AccountRole
 from zsched.web.accounts_file import ADD, accounts_file
 
 _COLUMNS: Final = ("NAME", "ROLE", "FUNCTIONS", "QUEUES", "TAGS", "ARGUMENTS", "EXPIRES", "LAST USE")
-_MS: Final = timedelta(milliseconds=1)
 _ROLES: Final = click.Choice([role.value for role in AccountRole])
 
 
@@ -36,7 +35,7 @@ def tokens() -> None:
     """
 
 
-@tokens.command(cls=Subcommand)
+@command(of=tokens)
 @click.argument("name")
 @click.option("--role", type=_ROLES, required=True, help="What the account may do.")
 @click.option("--func", "funcs", multiple=True, metavar="GLOB", help="Only schedules whose functions all match.")
@@ -44,7 +43,6 @@ def tokens() -> None:
 @click.option("--tag", "tags", multiple=True, metavar="GLOB", help="Only schedules with such a tag.")
 @click.option("--arguments", is_flag=True, help="Also read arguments, results and tracebacks.")
 @click.option("--expires", type=duration, metavar="DURATION", help="How long it is valid, such as 90d; default always.")
-@pass_invocation
 def add(
     invocation: Invocation, /, name: str, role: str, arguments: bool, expires: timedelta | None, **given: Any
 ) -> int:
@@ -65,7 +63,7 @@ def add(
         sees_arguments=arguments,
         created_ms=now_ms,
         created_by=caller(settings.by),
-        expires_ms=None if expires is None else now_ms + expires // _MS,
+        expires_ms=None if expires is None else now_ms + expires // timedelta(milliseconds=1),
     )
     file = accounts_file(settings)
     secret = file.add(account)
@@ -74,8 +72,7 @@ def add(
     return DONE
 
 
-@tokens.command("list", cls=Subcommand)
-@pass_invocation
+@command("list", of=tokens)
 def list_(invocation: Invocation) -> int:
     """List the accounts with their role, limits, expiry and last use. The tokens themselves are stored nowhere."""
     file = accounts_file(invocation.settings())
@@ -86,30 +83,24 @@ def list_(invocation: Invocation) -> int:
     return DONE
 
 
-@tokens.command("set", cls=Subcommand)
+@command("set", of=tokens)
 @click.argument("name")
 @click.option("--expires", required=True, metavar="WHEN", help="A duration from now on, a time, or never.")
-@pass_invocation
 def set_(invocation: Invocation, name: str, expires: str) -> int:
     """Set the expiry of account NAME. Exit code 3: there is no such account."""
     given = None if expires == "never" else moment(expires)
     at = moment_at(-given if isinstance(given, timedelta) else given, "expires", None)
     at_ms = None if at is None else to_ms(at)
     was_there = accounts_file(invocation.settings()).expire(name, at_ms)
-    word = "set" if was_there else "not_found"
-    invocation.answer({"name": name, "result": word, "expires_at": iso(at_ms)}, f"{name}: {word}")
-    return DONE if was_there else NOT_FOUND
+    return invocation.result(name, "set" if was_there else "not_found", expires_at=iso(at_ms))
 
 
-@tokens.command(cls=Subcommand)
+@command(of=tokens)
 @click.argument("name")
-@pass_invocation
 def revoke(invocation: Invocation, name: str) -> int:
     """Revoke account NAME: its token and its sessions end at once. Exit code 3: there is no such account."""
     was_there = accounts_file(invocation.settings()).revoke(name)
-    word = "revoked" if was_there else "not_found"
-    invocation.answer({"name": name, "result": word}, f"{name}: {word}")
-    return DONE if was_there else NOT_FOUND
+    return invocation.result(name, "revoked" if was_there else "not_found")
 
 
 def _cells(account: Account, used_ms: int | None) -> tuple[str, ...]:

@@ -107,9 +107,8 @@ def host_of(invocation: Invocation, settings: Settings, file: str | None, name: 
     import_structlog()
     from zsched.daemon.host import DaemonHost  # other workers need not wait for it
     from zsched.events import configure
-    from zsched.health.check import Severity
     from zsched.health.checks_rights import check_rights
-    from zsched.health.facts import Probe
+    from zsched.health.facts import Probe, Severity
     from zsched.storage.lease import Seats
     from zsched.storage.server import Server
 

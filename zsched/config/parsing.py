@@ -11,13 +11,12 @@ not fit into a variable or a flag.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +33,7 @@ _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 def setting(default: Any, parse: Parser, *, repr: bool = True) -> Any:
     """Make a dataclass field with its default and its parser. (Any: as ``dataclasses.field``.)"""
-    return dataclasses.field(default=default, repr=repr, metadata={"parse": parse})
+    return field(default=default, repr=repr, metadata={"parse": parse})
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -10,12 +10,11 @@ key or a bad value is a ConfigError with its place and the remedy. Values are sh
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -67,7 +66,7 @@ class RedisSettings:
     master: str | None = setting(None, parse.matching(urls.MASTER, "write the master's name, as Sentinel knows it"))
     sentinel_password_file: str | None = setting(None, parse.path)
     cluster: tuple[str, ...] = setting((), parse.addresses(urls.cluster_node))
-    given_by: str = dataclasses.field(default="", compare=False)  # no setting
+    given_by: str = field(default="", compare=False)  # no setting
 
     def read_password(self) -> str | None:
         """
@@ -191,18 +190,18 @@ class Settings:
 
     namespace: str = setting("default", parse.matching(r"[a-z0-9_]{1,32}", "use 1 to 32 of a-z, 0-9 and _"))
     by: str | None = setting(None, parse.line(200))
-    redis: RedisSettings = dataclasses.field(default_factory=RedisSettings)
-    daemon: DaemonSettings = dataclasses.field(default_factory=DaemonSettings)
-    archive: ArchiveSettings = dataclasses.field(default_factory=ArchiveSettings)
-    rq: RqSettings = dataclasses.field(default_factory=RqSettings)
-    worker: WorkerSettings = dataclasses.field(default_factory=WorkerSettings)
-    signing: SigningSettings = dataclasses.field(default_factory=SigningSettings)
-    limits: LimitSettings = dataclasses.field(default_factory=LimitSettings)
-    log: LogSettings = dataclasses.field(default_factory=LogSettings)
-    metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
-    web: WebSettings = dataclasses.field(default_factory=WebSettings)
-    queues: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
-    urgencies: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
+    redis: RedisSettings = field(default_factory=RedisSettings)
+    daemon: DaemonSettings = field(default_factory=DaemonSettings)
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
+    rq: RqSettings = field(default_factory=RqSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    signing: SigningSettings = field(default_factory=SigningSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    web: WebSettings = field(default_factory=WebSettings)
+    queues: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    urgencies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
     @property
     def client_options(self) -> dict[str, Any]:
@@ -246,15 +245,15 @@ def load_settings(
     for (section, name), each in given.items():
         values[section][name] = each.parsed(_PARSERS[section, name])
     sections = {section: kind(**values[section]) for section, kind in _SECTIONS.items()}
-    for field, tables in _TABLES.items():
-        sections[field] = tables.read(Path(file), read.get(tables.heading, {}))
+    for name, tables in _TABLES.items():
+        sections[name] = tables.read(Path(file), read.get(tables.heading, {}))
     settings = Settings(**values[""], **sections)
     _check_together(settings, given)
     keys_file = settings.signing.keys_file or reading.credential_file(env, reading.SIGNING_CREDENTIAL)
-    return dataclasses.replace(
+    return replace(
         settings,
         redis=_connection(settings.redis, given, env),
-        signing=dataclasses.replace(settings.signing, keys_file=keys_file),
+        signing=replace(settings.signing, keys_file=keys_file),
     )
 
 
@@ -339,7 +338,7 @@ def _connection(redis: RedisSettings, given: Mapping[SettingKey, RawValue], env:
         file = reading.credential_file(env, reading.REDIS_CREDENTIAL)
     given_by = _places(given, "redis", "url", "sentinels", "master", "cluster")
     default = f"the default, as {variable_of(('redis', 'url'))} is not set"
-    return dataclasses.replace(redis, url=url, password_file=file, given_by=given_by or default)
+    return replace(redis, url=url, password_file=file, given_by=given_by or default)
 
 
 def _joined_url(redis: RedisSettings, given: Mapping[SettingKey, RawValue]) -> str:
@@ -383,13 +382,11 @@ def variable_of(key: SettingKey) -> str:
 _TABLES = {"queues": QUEUES, "urgencies": URGENCY}  # by field: the tables whose names users choose
 _NAMED = tuple(tables.heading for tables in _TABLES.values())
 _SECTIONS: dict[str, Any] = {
-    field.name: field.default_factory
-    for field in dataclasses.fields(Settings)
-    if dataclasses.is_dataclass(field.default_factory)
+    each.name: each.default_factory for each in fields(Settings) if is_dataclass(each.default_factory)
 }
 _PARSERS = {
-    (section, field.name): field.metadata["parse"]
+    (section, each.name): each.metadata["parse"]
     for section, kind in {"": Settings, **_SECTIONS}.items()
-    for field in dataclasses.fields(kind)
-    if "parse" in field.metadata
+    for each in fields(kind)
+    if "parse" in each.metadata
 }

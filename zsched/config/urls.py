@@ -332,8 +332,7 @@ def _database(url: str) -> int:
     parts = urlsplit(url)
     asked = parse_qs(parts.query).get("db", [""])[0]
     path = "" if parts.scheme == "unix" else parts.path.strip("/")
-    digits = next((text for text in (asked, path) if text.isdecimal()), "0")
-    return int(digits)
+    return int(next((text for text in (asked, path) if text.isdecimal()), "0"))
 
 
 def host_port(host: str, port: int) -> str:

@@ -8,22 +8,20 @@ until it has the end of each run; then the runs are counted.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Final
 
 import click
 
-from zsched.cli.lines import Shown, Table
 from zsched.cli.log import LogLines
+from zsched.cli.output import Shown, Table, Terminal
 from zsched.cli.program import connect
-from zsched.cli.terminal import Terminal
 from zsched.client import Client
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
@@ -184,8 +182,8 @@ def play(settings: Settings, for_s: float | None, *, to_stderr: bool = False, cl
             click.echo(line, err=to_stderr)
 
     # JSON, because no pickles are needed here.
-    rq = dataclasses.replace(settings.rq, serializer="json", allow_callables=(f"{TASKS}.*",))
-    settings = dataclasses.replace(settings, rq=rq)
+    rq = replace(settings.rq, serializer="json", allow_callables=(f"{TASKS}.*",))
+    settings = replace(settings, rq=rq)
     say(f"starting a private Redis (a test server), the daemon and {_WORKERS} RQ workers …")
     with Stack(settings, QUEUES, workers=_WORKERS, quiet=True) as stack:
         client = connect(stack.settings)

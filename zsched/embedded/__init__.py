@@ -1,11 +1,10 @@
 """
 A private redis-server, for ``zsched up``, the benchmark and the tests, that cannot outlive its owner.
 
-``server`` runs one, ``binary`` finds one, ``guard`` ends children with their owner.
+``server`` finds a binary and runs it, ``guard`` ends children with their owner.
 """
 
-from zsched.embedded.binary import ServerBinary, find_server, packaged_server
 from zsched.embedded.guard import Guard
-from zsched.embedded.server import EmbeddedRedis
+from zsched.embedded.server import EmbeddedRedis, ServerBinary, find_server, packaged_server
 
 __all__ = ["EmbeddedRedis", "Guard", "ServerBinary", "find_server", "packaged_server"]

@@ -37,7 +37,7 @@ from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import check, with_calendars
 from zsched.core.wording import some
 from zsched.errors import InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
-from zsched.files.reading import Complaint, FileEntry, ScheduleFile
+from zsched.files.reading import Complaint, FileEntry, ScheduleFile, file_refusal
 from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_changes
 from zsched.storage.refusals import contended
 
@@ -137,7 +137,7 @@ class Application:
             except ZschedError as error:
                 complaints.append(entry.complaint(str(error)))
         if complaints:
-            raise self._file.refusal(complaints)
+            raise file_refusal(self._file.name, complaints)
         return steps
 
     def simulate(

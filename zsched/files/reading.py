@@ -33,18 +33,7 @@ from zsched.core.toml import Lines, key_text
 from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.trigger import RULES
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
-from zsched.files.checking import (
-    ARGUMENTS,
-    NOT_SHARED,
-    ONE_RULE,
-    REFUSED,
-    ClientChecks,
-    check_through,
-    may_be_arguments,
-    mend,
-    option_of,
-    value_of,
-)
+from zsched.files import checking
 
 STDIN: Final = "-"
 _TOP: Final = ("owner", "defaults", "schedules", "calendars")
@@ -86,12 +75,8 @@ class ScheduleFile:
     calendars: Mapping[str, Calendar]
     lines: Lines
 
-    def refusal(self, complaints: list[Complaint]) -> InvalidFile:
-        """Return the error for all *complaints*."""
-        return _refusal(self.name, complaints)
 
-
-def read(name: str, raw: bytes, checks: ClientChecks, owner: str | None = None) -> ScheduleFile:
+def read(name: str, raw: bytes, checks: checking.ClientChecks, owner: str | None = None) -> ScheduleFile:
     """
     Return the schedules in *raw*, the content of file *name* (``-``: standard input). *owner* replaces the file's.
 
@@ -103,16 +88,16 @@ def read(name: str, raw: bytes, checks: ClientChecks, owner: str | None = None) 
         found = read_toml(text)
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not UTF-8 text; write the file in UTF-8"
-        raise _refusal(name, [Complaint(raw[: error.start].count(b"\n") + 1, "", problem)]) from None
+        raise file_refusal(name, [Complaint(raw[: error.start].count(b"\n") + 1, "", problem)]) from None
     except ValueError as error:  # tomllib's own errors are ValueErrors; so is a number of 5000 digits
-        raise _refusal(name, [_not_toml(error, raw)]) from None
+        raise file_refusal(name, [_not_toml(error, raw)]) from None
     return _Reading(name, found if owner is None else {**found, "owner": owner}, Lines(text), checks).file()
 
 
 class _Reading:
     """The reading of one file, from parsed TOML to entries. Complaints are collected."""
 
-    def __init__(self, name: str, found: dict[str, Any], lines: Lines, checks: ClientChecks) -> None:
+    def __init__(self, name: str, found: dict[str, Any], lines: Lines, checks: checking.ClientChecks) -> None:
         self._name, self._found, self._lines, self._checks = name, found, lines, checks
         self._complaints: list[Complaint] = []
 
@@ -133,7 +118,7 @@ class _Reading:
             tables = {}
         entries = [self._entry(id, table, owner, shared, unread) for id, table in tables.items()]
         if self._complaints:
-            raise _refusal(self._name, self._complaints)
+            raise file_refusal(self._name, self._complaints)
         found = tuple(entry for entry in entries if entry is not None)
         return ScheduleFile(self._name, owner, found, calendars, self._lines)
 
@@ -160,7 +145,7 @@ class _Reading:
             self._complain(("defaults",), "defaults is not a table; write [defaults] and options below it")
             return {}
         shared = self._plain(("defaults",), table, bad)
-        for name in NOT_SHARED:
+        for name in checking.NOT_SHARED:
             if name in shared:
                 self._complain(("defaults", name), f"{name}: each schedule has its own; write it there")
                 del shared[name]
@@ -195,17 +180,17 @@ class _Reading:
             func = None
         rules = [name for name in RULES if name in options]
         if not rules and ("at" in table or "after" in table):  # there is a complaint already
-            mend(options, "every")
+            checking.mend(options, "every")
         if len(rules) > 1:
-            self._complain(path, f"{' and '.join(rules)}: more than one rule; {ONE_RULE}")
-            mend(options, *rules)
-        arguments: dict[str, Any] = {name: options[name] for name in ARGUMENTS if name in options}
+            self._complain(path, f"{' and '.join(rules)}: more than one rule; {checking.ONE_RULE}")
+            checking.mend(options, *rules)
+        arguments: dict[str, Any] = {name: options[name] for name in checking.ARGUMENTS if name in options}
         options |= {"id": id, "owner": owner or "unknown"}
-        definition, mistakes = check_through(self._checks.define, func, options, bad)
+        definition, mistakes = checking.check_through(self._checks.define, func, options, bad)
         for field, problem in mistakes:
             self._complain(self._place(path, field) if field else path, problem)
         bad |= {field for field, _ in mistakes if field}
-        if func is not None and bad.isdisjoint({"func", *ARGUMENTS}):
+        if func is not None and bad.isdisjoint({"func", *checking.ARGUMENTS}):
             self._look_at_arguments(path, func, arguments, bad)
         if definition is None or len(self._complaints) > before:
             return None
@@ -214,7 +199,7 @@ class _Reading:
     def _look_at_arguments(self, path: tuple[str, ...], func: str, arguments: Mapping[str, Any], bad: set[str]) -> None:
         """Complain about mistakes in *arguments*. A missing one is not a mistake if a *bad* option may contain it."""
         named = arguments.get("kwargs")
-        may_be_elsewhere = any(map(may_be_arguments, bad))
+        may_be_elsewhere = any(map(checking.may_be_arguments, bad))
         for mistake in self._checks.mistakes(func, arguments):
             if mistake.value is NOT_GIVEN and mistake.field in bad:
                 self._complain(self._place(path, mistake.field), f"{mistake.field}: an argument; write it in kwargs")
@@ -232,20 +217,20 @@ class _Reading:
         """
         options: dict[str, Any] = {}
         for key, value in table.items():
-            name = option_of(key)
-            if key in REFUSED:
-                problem, remedy = REFUSED[key]
+            name = checking.option_of(key)
+            if key in checking.REFUSED:
+                problem, remedy = checking.REFUSED[key]
                 self._complain((*path, key), f"{key}: {problem}; {remedy}")
                 continue
             if name != key and name in table:
                 self._complain((*path, key), f"{key}: {name} is given too; give one of the two")
                 continue
             try:
-                options[name] = value_of(key, value)
+                options[name] = checking.value_of(key, value)
             except ValueError as error:
                 self._complain((*path, key), f"{key}: {error}")
                 bad.add(name)
-                mend(options, name)
+                checking.mend(options, name)
         return options
 
     # -- complaints ---------------------------------------------------------------------------------
@@ -284,7 +269,8 @@ def _where(id: str, table: str = "schedules") -> str:
     return f"[{table}.{key_text(id)}]"
 
 
-def _refusal(name: str, complaints: list[Complaint]) -> InvalidFile:
+def file_refusal(name: str, complaints: list[Complaint]) -> InvalidFile:
+    """Return the error for all *complaints* about file *name*."""
     shown = "standard input" if name == STDIN else name
     ordered = sorted(complaints, key=lambda complaint: complaint.line)
     return InvalidFile(shown, tuple(complaint.text(shown) for complaint in ordered))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from zsched.core.wording import plural, relative_text
-from zsched.health.check import Finding, HealthCheck, fine, health_check, problem, skipped, warning
+from zsched.health.facts import Finding, HealthCheck, fine, health_check, problem, skipped, warning
 from zsched.storage.archivers import ArchiveState, Audited, last_audit
 from zsched.storage.overview import Overview
 

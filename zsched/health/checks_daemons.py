@@ -18,8 +18,7 @@ from zsched.core.runs.cells import lasting, with_short_workers
 from zsched.core.runs.run import RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration, some
-from zsched.health.check import Finding, fine, health_check, problem, warning
-from zsched.health.facts import DaemonHealth, QueuesUnknown, RedisUnseen
+from zsched.health.facts import DaemonHealth, Finding, QueuesUnknown, RedisUnseen, fine, health_check, problem, warning
 from zsched.storage.keys import Keys
 from zsched.storage.meta import moving_away, wrong_text
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview

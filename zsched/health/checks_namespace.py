@@ -10,9 +10,8 @@ from zsched.core.entry import is_known, text
 from zsched.core.options.choices import Priority
 from zsched.core.wording import plural, some
 from zsched.errors import Garbled, RedisRefused
-from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.checks_daemons import in_quarantine, wrong_type
-from zsched.health.facts import Probe
+from zsched.health.facts import Finding, Probe, fine, health_check, problem, skipped, warning
 from zsched.storage.meta import NUMBERS, number, throttled_sets
 from zsched.storage.registries import members
 from zsched.storage.rqkeys import Registry

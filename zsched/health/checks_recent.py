@@ -17,7 +17,7 @@ from zsched.core.runs.cells import lasting, remark, with_short_workers
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.runs.run import FAILURES, RunStatus
 from zsched.core.wording import plural, rough_duration, some
-from zsched.health.check import Finding, fine, health_check, warning
+from zsched.health.facts import Finding, fine, health_check, warning
 from zsched.storage.overview import Overview
 from zsched.storage.troubled import Troubled
 

@@ -19,9 +19,8 @@ from zsched.core.runs.signature import SIGNATURE_FIELD, parts_of
 from zsched.core.toml import toml_text
 from zsched.core.wording import plural, rough_duration, some
 from zsched.errors import RedisRefused
-from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
 from zsched.health.checks_daemons import worker_of
-from zsched.health.facts import Probe
+from zsched.health.facts import Finding, Probe, fine, health_check, note, problem, skipped, warning
 from zsched.storage.queues import StalledQueues, used_queues
 from zsched.storage.registries import is_denied, members
 from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers

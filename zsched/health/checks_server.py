@@ -14,8 +14,7 @@ from redis.crc import key_slot
 from zsched.core.entry import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
-from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
-from zsched.health.facts import Probe
+from zsched.health.facts import Finding, Probe, fine, health_check, note, problem, skipped, warning
 from zsched.storage.remedies import WriteRefusal
 from zsched.storage.server import Server
 from zsched.zone_rules import installed

@@ -14,8 +14,7 @@ from typing import Final
 from zsched.core.clock import SystemClock
 from zsched.core.wording import plural, some
 from zsched.errors import ConfigError
-from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
-from zsched.health.facts import Probe
+from zsched.health.facts import Finding, Probe, fine, health_check, note, problem, skipped, warning
 from zsched.storage.rights import Role
 from zsched.web.accounts_file import ADD, accounts_file
 

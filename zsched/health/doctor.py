@@ -20,9 +20,8 @@ from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import Garbled, RedisRefused, SlotMoves
-from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_users, checks_web, verdict
-from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
-from zsched.health.facts import Probe
+from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_web, verdict
+from zsched.health.facts import Finding, HealthCheck, Probe, Severity, checks_of, skipped
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
@@ -41,7 +40,7 @@ def _checks() -> tuple[HealthCheck[Any], ...]:
     Return all checks that a doctor can make, by group. If a check of facts and a check that asks Redis have the same
     name, the latter replaces the former, because it looks closer.
     """
-    modules = (checks_server, checks_rights, checks_users, checks_namespace, checks_rq, checks_web)
+    modules = (checks_server, checks_rights, checks_namespace, checks_rq, checks_web)
     probing = [check for check in checks_of(modules) if check.needs is Probe]
     closer = {check.name for check in probing}
     facts = (Server, Overview, RecentActivity, StalledQueues, SlotWaits)

@@ -15,8 +15,7 @@ from zsched.core.model import Schedule, iso, json_of
 from zsched.core.options.choices import Priority, ScheduleState
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
-from zsched.health.check import Finding
-from zsched.health.facts import Facts, QueuesUnknown
+from zsched.health.facts import Facts, Finding, QueuesUnknown
 from zsched.health.verdict import HealthVerdict, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
 from zsched.storage.connection import Link

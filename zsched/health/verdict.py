@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from zsched.health import checks_archives, checks_daemons, checks_recent, checks_server
-from zsched.health.check import Finding, Severity, checks_of
-from zsched.health.facts import DaemonHealth, Facts, Probe, RedisUnseen
+from zsched.health.facts import DaemonHealth, Facts, Finding, Probe, RedisUnseen, Severity, checks_of
 from zsched.storage.shell import Shell
 
 # All checks of facts, which do not ask Redis for more. Warnings have this order.
@@ -56,11 +55,8 @@ def problems(*facts: object) -> list[Finding]:
 
 
 def _problems(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted((one for one in findings if one.severity is Severity.PROBLEM), key=_rank)
-
-
-def _rank(finding: Finding) -> int:
-    return WORST.index(finding.name) if finding.name in WORST else len(WORST)
+    found = (one for one in findings if one.severity is Severity.PROBLEM)
+    return sorted(found, key=lambda one: (*WORST, one.name).index(one.name))
 
 
 def _findings(*facts: object) -> Iterator[Finding]:

@@ -1,12 +1,22 @@
-"""Content of a source: future schedules, and refusals, each with its place."""
+"""
+Content of a source: future schedules, and refusals, each with its place; and the zone of its times.
+
+Cron, RQ's cron and rq-scheduler read times in the zone of their process, as the C library finds it. ``TZ`` comes first
+(tzset(3)), so containers set it; without it ``/etc/localtime`` decides. An import runs in another process than the
+scheduler that it replaces, so it says by what it chose the zone.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import to_ms
+from zsched.core.triggers.zones import zone
+from zsched.errors import InvalidSchedule
 
 ItemPlace = int | str  # the line of a file, or another name: a job's id, a registered function
 
@@ -63,3 +73,59 @@ class ImportSource:
     def refuse(self, place: ItemPlace, what: str, problem: str) -> None:
         """Note that *what* cannot be imported; *problem* is the reason and the remedy."""
         self.refusals.append(Refusal(self.name, place, what, problem))
+
+
+# -- the zone of its times ----------------------------------------------------------------------------
+
+
+_GIVE: Final = "give --tz, such as --tz Europe/Berlin"
+_FOLDER: Final = "/zoneinfo/"  # of the zones' files; their names follow
+
+
+class LocalZone(NamedTuple):
+    """A zone's name, and where it was found."""
+
+    name: str
+    found_in: str
+
+
+def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> LocalZone:
+    """
+    Return the zone of a process with *environment* on this machine. *root*: the parent folder of ``etc``.
+
+    ``TZ`` may be ``Europe/Berlin``, ``:Europe/Berlin`` or the path of a zone's file; empty it is UTC. A rule of its own
+    (``JST-9``) is not a zone of zsched's. Without ``TZ`` and ``/etc/localtime`` it is UTC. ``/etc/timezone`` only names
+    the zone if ``/etc/localtime`` is a copy: cron does not use it, although cron(8) says so (3.0pl1-162).
+
+    Raises:
+        InvalidSchedule: zsched does not know the zone; *tz* must be given.
+    """
+    found = _of_variable(environment.get("TZ")) or _of_machine(root)
+    try:
+        return found._replace(name=zone(found.name).key)
+    except InvalidSchedule as refusal:
+        problem = f"{refusal.problem} (by {found.found_in})"
+        raise InvalidSchedule("tz", found.name, problem, _GIVE) from refusal
+
+
+def _of_variable(text: str | None) -> LocalZone | None:
+    """Return the zone that the variable TZ has as *text*; None if it leads to the file of the machine."""
+    if text is None:
+        return None
+    path = text.removeprefix(":")
+    if path == "/etc/localtime":
+        return None
+    if path.startswith("/"):
+        path = path.partition(_FOLDER)[2]
+    return LocalZone(path or text or "UTC", f"TZ={text}")
+
+
+def _of_machine(root: Path) -> LocalZone:
+    localtime, timezone = root / "etc/localtime", root / "etc/timezone"
+    if localtime.is_symlink():
+        return LocalZone(os.readlink(localtime).partition(_FOLDER)[2], str(localtime))
+    if not localtime.exists():
+        return LocalZone("UTC", f"this machine, which has no {localtime}")
+    if timezone.is_file():
+        return LocalZone(timezone.read_text(errors="replace").strip(), str(timezone))
+    raise InvalidSchedule("tz", None, f"{localtime} is a copy of an unknown zone", _GIVE)

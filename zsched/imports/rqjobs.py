@@ -196,7 +196,7 @@ def read_rq_scheduled(jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -
         later = {id: at_s for id, at_s in due_s.items() if at_s * 1000 > now_ms + SOON_S * 1000}
         soon += len(due_s) - len(later)
         for id, fields in jobs.read(later):
-            if _has_begun(fields):
+            if "started_at" in fields or any(name.startswith("zs") for name in fields):  # begun, or pushed by zsched
                 retries += 1
                 continue
             with _refusing(source, id, fields):
@@ -209,11 +209,6 @@ def read_rq_scheduled(jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -
     if retries:
         source.remarks.append(f"left in RQ, as runs that wait for another attempt: {retries:,}")
     return source
-
-
-def _has_begun(fields: Mapping[str, bytes]) -> bool:
-    """Return True if a worker had the job before, or zsched pushed it."""
-    return "started_at" in fields or any(name.startswith("zs") for name in fields)
 
 
 def _refuse_others(fields: Mapping[str, bytes]) -> None:

@@ -11,8 +11,8 @@ import redis
 from tests.builders.command_line import FUNC, Zsched
 from tests.prefix import RQ
 from zsched import Client
+from zsched.cli.output import Terminal
 from zsched.cli.program import USAGE
-from zsched.cli.terminal import Terminal
 from zsched.core.clock import to_ms
 
 pytestmark = pytest.mark.once

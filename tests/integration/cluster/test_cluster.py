@@ -28,7 +28,7 @@ from tests.waiting import ENDS_S, eventually
 from zsched import Client, ConfigError, RedisRefused
 from zsched.cluster import ClusterRedis
 from zsched.embedded.guard import Guard
-from zsched.health.check import Severity
+from zsched.health.facts import Severity
 from zsched.storage.archivers import Archivers
 
 pytestmark = needs_prefix

@@ -38,8 +38,12 @@ PICTURES = {
     "queues": "/queues",
     "log": "/log",
     "doctor": "/doctor",
+    "workers": "/workers",
+    "daemons": "/daemons",
+    "changes": "/changes",
+    "accounts": "/accounts",
 }
-PHONE, DESK, WIDE = ({"width": width, "height": height} for width, height in ((390, 844), (1280, 800), (1920, 1000)))
+SIZES = {"": (1440, 900), "-1024": (1024, 768), "-phone": (390, 844)}
 HIDE = "document.querySelectorAll('.source').forEach((each) => { each.hidden = true })"  # the archive's place
 LATER = ".lazy:empty, .preview:empty"  # parts that are read after the page
 
@@ -203,8 +207,8 @@ def test_the_pages_of_the_docs_are_shown_without_errors(ann: Person, product: st
     folder = Path(os.environ.get("ZSCHED_PICTURES", tmp_path))
     ann.page.emulate_media(color_scheme=scheme)
     for name, path in PICTURES.items():
-        for kind, size in (("", DESK), ("-phone", PHONE), ("-wide", WIDE)):
-            ann.page.set_viewport_size(size)
+        for kind, (width, height) in SIZES.items():
+            ann.page.set_viewport_size({"width": width, "height": height})
             ann.open(path.format(run_id=product))
             expect(ann.page.locator(LATER)).to_have_count(0)
             if name == "edit":

@@ -14,8 +14,8 @@ import redis
 from tests.integration import standing
 from tests.waiting import WITHIN_S
 from zsched.config.settings import DaemonSettings, RqSettings, Settings, WebSettings
-from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
+from zsched.health.facts import Finding, Severity
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys, keys_of
 from zsched.storage.rights import Role

@@ -30,8 +30,8 @@ from zsched.core.clock import SystemClock, to_ms
 from zsched.core.wording import plural
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.health.check import Finding, Severity
 from zsched.health.doctor import CHECKS
+from zsched.health.facts import Finding, Severity
 from zsched.storage.rights import USERS, Role
 from zsched.web.accounts import Account, AccountRole, digest_of
 from zsched.web.accounts_file import AccountsFile

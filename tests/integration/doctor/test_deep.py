@@ -12,7 +12,7 @@ import redis
 
 from tests.builders.command_line import Zsched
 from tests.builders.scenes import SOON, Scene
-from zsched.cli import deep
+from zsched.cli import archived
 
 pytestmark = pytest.mark.once
 Deep = Callable[[], list[dict[str, str]]]
@@ -76,7 +76,7 @@ def test_a_schedule_that_the_log_never_had_has_a_remedy_of_its_own(scene: Scene,
 def test_differences_beyond_the_first_are_counted(
     scene: Scene, findings: Deep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deep, "_SHOWN", 1)
+    monkeypatch.setattr(archived, "_SHOWN", 1)
     scene.redis.delete(scene.keys.due_normal())
 
     assert ["schedule", "1"] == [finding["said"].split()[0] for finding in findings()]

@@ -14,7 +14,7 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.core.entry import FORMAT, OLDEST_FORMAT
 from zsched.core.options.choices import Priority
-from zsched.health.check import Severity
+from zsched.health.facts import Severity
 
 HOUR = timedelta(hours=1)
 OK, WARNING, PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM

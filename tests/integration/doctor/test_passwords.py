@@ -20,8 +20,8 @@ from zsched import Client
 from zsched.cli import program
 from zsched.config.settings import RedisSettings, Settings
 from zsched.embedded import EmbeddedRedis
-from zsched.health.check import Severity
 from zsched.health.doctor import examine
+from zsched.health.facts import Severity
 from zsched.storage.connection import Link
 from zsched.storage.keyfile import new_key_line
 from zsched.storage.rights import Role

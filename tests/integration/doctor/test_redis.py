@@ -15,9 +15,8 @@ from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, packaged_server
 from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.health import checks_server
-from zsched.health.check import Severity
 from zsched.health.checks_server import check_memory, check_no_replica, check_writes
-from zsched.health.facts import Probe
+from zsched.health.facts import Probe, Severity
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.server import Server

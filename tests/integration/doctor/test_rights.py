@@ -10,8 +10,8 @@ import redis
 from tests.integration.doctor.examining import KEYS, command_of, examined, only
 from tests.prefix import RQ
 from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
-from zsched.health.check import Severity
 from zsched.health.checks_rights import form_of, rehearsed
+from zsched.health.facts import Severity
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role, acl_file, rights_of
 

@@ -25,7 +25,7 @@ from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
 from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
-from zsched.health.check import Severity
+from zsched.health.facts import Severity
 
 HOUR = timedelta(hours=1)
 OK, WARNING, PROBLEM, SKIPPED = Severity.OK, Severity.WARNING, Severity.PROBLEM, Severity.SKIPPED

@@ -10,7 +10,7 @@ import redis
 from tests.integration.doctor.examining import KEYS, examined, only
 from tests.prefix import RQ
 from zsched.embedded import EmbeddedRedis, find_server, packaged_server
-from zsched.health.check import Severity
+from zsched.health.facts import Severity
 from zsched.storage.rights import Role, rights_of
 
 pytestmark = pytest.mark.redis

@@ -15,7 +15,7 @@ from tests.integration.imports.crontabs import LATER, Crontab, summary
 from zsched.cli import imports
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
-from zsched.imports.local_zone import LocalZone
+from zsched.imports.found import LocalZone
 
 pytestmark = pytest.mark.once
 

@@ -7,10 +7,8 @@ from io import StringIO
 
 import pytest
 
-from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
-from zsched.cli.output import Progress, say
+from zsched.cli.output import Progress, Shown, Style, StyledLine, Table, TableRow, Terminal, say
 from zsched.cli.program import Invocation
-from zsched.cli.terminal import Terminal
 from zsched.core.clock import ManualClock
 
 NOW_MS = 1_795_500_000_000  # 2026-11-24 06:00:00 UTC

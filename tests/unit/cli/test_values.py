@@ -14,8 +14,8 @@ from rq.job import Callback
 from zsched.cli.formats import run_table
 from zsched.cli.functions import is_roots_alone, tell_unchecked
 from zsched.cli.log import summary
-from zsched.cli.terminal import Terminal
-from zsched.cli.values import instant, moment
+from zsched.cli.output import Terminal
+from zsched.cli.parameters import instant, moment
 from zsched.client.allowed import check_allowed
 from zsched.core.entry import Entry, Position
 from zsched.core.occurrences.changes import Change

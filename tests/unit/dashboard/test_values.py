@@ -18,7 +18,7 @@ from uuid import UUID
 import pytest
 from rq.serializers import DefaultSerializer, JSONSerializer
 
-from zsched.dashboard.jobs import Readable, described, presentable, traceback
+from zsched.dashboard.app import Readable, described, presentable, traceback
 
 PLAIN = [None, True, 7, "text", [1, {"a": [None]}], {"user": "u1", "n": 2.5}]
 OF_PICKLE = [  # plain values that JSON cannot hold

@@ -19,7 +19,7 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.core.options.define import define_trigger
 from zsched.core.triggers.cron import ALIASES
 from zsched.core.triggers.trigger import build
-from zsched.imports.fields import cron_of_fields
+from zsched.imports.crontab import cron_of_fields
 from zsched.imports.rqcron import _item, cron_of_croniter
 from zsched.imports.rqjobs import not_before, score_of
 from zsched.storage.rqversion import IS_CRON_LOCAL

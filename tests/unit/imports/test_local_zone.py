@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zsched.errors import InvalidSchedule
-from zsched.imports.local_zone import local_zone
+from zsched.imports.found import local_zone
 
 
 def etc(root: Path, *, link: str = "", text: str = "") -> Path:

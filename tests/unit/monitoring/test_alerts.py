@@ -17,7 +17,7 @@ import yaml
 from tests.unit.monitoring.shipped import CHECKOUT, PROMETHEUS, RUNBOOK, alerts, fired, queries, rules, scrape, stories
 from zsched.cli import program
 from zsched.cli.program import LazyCommand
-from zsched.health.check import HealthCheck
+from zsched.health.facts import HealthCheck
 from zsched.health.verdict import CHECKS
 from zsched.metrics.meter import LABELS
 

@@ -19,6 +19,7 @@ from typing import Final
 import click
 
 from zsched.cli.output import Progress, say
+from zsched.cli.parameters import zone_option
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.cli.recovering.archives import NoArchive, OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, RecoveryReport
@@ -26,7 +27,6 @@ from zsched.client.caller import caller
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
-from zsched.core.options.forms import zone_name
 from zsched.core.recovery.difference import judge
 from zsched.daemon import recovery
 from zsched.daemon.merge import PAGE, Merge, OtherRestores
@@ -56,7 +56,7 @@ _SLEEP_S: Final = 0.1  # while only time has to pass
 )
 @click.option("--force", is_flag=True, help="Even if a daemon leads; with --from, even if later entries were trimmed.")
 @click.option("--all", "lists_all", is_flag=True, help="List every difference, not the first 50 of each kind.")
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+@zone_option()
 def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: bool, lists_all: bool, tz: str) -> int:
     """
     Put back from an archive what Redis lost: missing schedules, and runs in doubt, as their schedules demand. Daemons
@@ -70,7 +70,6 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
       zsched archive recover --dry-run --json | jq .counts
       zsched archive recover --from /var/lib/zsched/default-redis-6379-0/1.db
     """
-    zone_name(tz)
     try:
         settings, is_quiet = invocation.settings(), invocation.wants_json
         manual = ManualRecovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)

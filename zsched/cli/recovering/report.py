@@ -9,7 +9,7 @@ from enum import Enum
 from shlex import quote
 from typing import Any, Final
 
-from zsched.cli.lines import Shown, Table, pairs
+from zsched.cli.output import Shown, Table, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
 from zsched.core.entry import Position, text
 from zsched.core.model import iso, json_of, seconds

@@ -67,16 +67,12 @@ class Attempt(NamedTuple):
     @property
     def duration_ms(self) -> int | None:
         """Milliseconds from its start to its end."""
-        if self.started_ms is None or self.ended_ms is None:
-            return None
-        return max(self.ended_ms - self.started_ms, 0)
+        return None if self.started_ms is None or self.ended_ms is None else max(self.ended_ms - self.started_ms, 0)
 
     @property
     def wait_ms(self) -> int | None:
         """Milliseconds that it waited in its queue; at least 0, because two clocks are compared."""
-        if self.queued_ms is None or self.started_ms is None:
-            return None
-        return max(self.started_ms - self.queued_ms, 0)
+        return None if self.queued_ms is None or self.started_ms is None else max(self.started_ms - self.queued_ms, 0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attempt for JSON, by ``json_of``. Every key is always present."""

@@ -1,8 +1,9 @@
 """
-Sentences for single changes and runs, without their history.
+Sentences for single changes, runs and failed attempts, without their history.
 
 A line of ``zsched log`` is such a sentence. A line of a story is one with context from the history
-(``core.story.story``).
+(``core.story.story``). The log has attempts only in the end of their run; a story has each at its own time, by the
+worker's clock.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.occurrences.changes import BACKFILL, RUN_OVER, Change
 from zsched.core.occurrences.outcomes import WAITS_FOR, Outcome, What
 from zsched.core.occurrences.search import run_that_ended
+from zsched.core.runs.attempts import Attempt
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.triggers.zones import has_zone, shown_zone
 from zsched.core.wording import rough_duration
@@ -182,10 +185,6 @@ def _coalesced(change: Change, tz: str, context: str) -> str:
     return f"left out {_range(change, tz)} in favour of {favour}: {context or 'all had passed by then'}"
 
 
-def _excluded(change: Change, tz: str, context: str) -> str:
-    return f"excluded {_range(change, tz)} {change.why}"
-
-
 def _duplicate(change: Change, tz: str, context: str) -> str:
     if context:
         return f"not pushed for {_at(change.nominal_ms, tz)}: {context}"
@@ -217,7 +216,7 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.SKIPPED: _skipped,
     What.EXPIRED: _expired,
     What.COALESCED: _coalesced,
-    What.EXCLUDED: _excluded,
+    What.EXCLUDED: "excluded {range} {0.why}",
     What.DUPLICATE: _duplicate,
     What.CANCELLED: _cancelled,
     What.QUARANTINED: "quarantined: {0.why}",
@@ -274,6 +273,7 @@ def _parts(change: Change, tz: str) -> dict[str, str]:
         "due": "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}",
         "next": _at(change.next_ms, tz),
         "which": _which(change, tz),
+        "range": _range(change, tz),
     }
 
 
@@ -304,3 +304,50 @@ def _by(change: Change) -> str:
 
 def _at(ms: int | None, tz: str) -> str:
     return "an unknown time" if ms is None else local_text(ms, tz)
+
+
+# -- attempts -----------------------------------------------------------------------------------------
+
+
+def attempt_text(attempt: Attempt, tz: str) -> str:
+    """Return the outcome of an attempt: ``attempt 1 failed after 0.2 s on worker w: ValueError: no; next try at …``."""
+    took = "" if attempt.duration_ms is None else f" after {rough_duration(attempt.duration_ms)}"
+    by = f" on worker {attempt.worker}" if attempt.worker else ""
+    error = f": {shortened(attempt.error)}" if attempt.error else ""
+    ended = "failed" if attempt.ended_ms is not None else "was lost"
+    next_ms = attempt.next_ms
+    if next_ms is None:
+        then = ""
+    elif attempt.ended_ms is None or next_ms <= attempt.ended_ms:
+        then = "; tried again at once"
+    else:
+        then = f"; next try at {local_text(next_ms, tz)}"
+    return f"attempt {attempt.number} {ended}{took}{by}{error}{then}"
+
+
+def attempt_lines(changes: Iterable[Change], runs: Iterable[Run], tz: str) -> Iterator[tuple[int, str]]:
+    """Yield a line per attempt that failed and was followed by another one, of the ended and the open *runs*."""
+    told: set[tuple[str | None, int]] = set()  # attempts with another line
+    known: dict[str | None, Run] = {}
+    for change in changes:
+        if change.what is What.RUN_AGAIN:
+            told.add((change.run_id, change.count - 1))
+        elif change.what is What.RUN_ENDED:
+            known[change.run_id] = ended = run_that_ended(change)
+            told.add((change.run_id, ended.attempt))
+    for run in (known | {run.id: run for run in runs}).values():
+        for one in run.attempts:
+            at_ms = one.ended_ms or one.next_ms
+            is_last = run.is_over and one.number >= run.attempt
+            if at_ms is not None and not is_last and (run.id, one.number) not in told:
+                yield at_ms, f"run {run.id}: {attempt_text(one, tz)}"
+
+
+def in_order(lines: Iterable[tuple[int, str]], attempts: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return *lines* in their order, with the *attempts* between them by time."""
+    latest_ms, keyed = 0, []
+    for at_ms, line in lines:
+        latest_ms = max(latest_ms, at_ms)
+        keyed.append((latest_ms, at_ms, line))
+    keyed += [(at_ms, at_ms, line) for at_ms, line in attempts]
+    return [(at_ms, line) for _, at_ms, line in sorted(keyed, key=itemgetter(0))]

@@ -17,10 +17,9 @@ from zsched.core.occurrences.changes import BACKFILL, Change
 from zsched.core.occurrences.lateness import Lateness
 from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, RAN, RESTORED_RUNS, Outcome, What
 from zsched.core.occurrences.search import is_push, run_that_ended
-from zsched.core.runs.attempt_lines import attempt_lines, in_order
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
-from zsched.core.story.sentences import CHANGED, CREATED, local_text, sentence, told_together
+from zsched.core.story.sentences import CHANGED, CREATED, attempt_lines, in_order, local_text, sentence, told_together
 from zsched.core.story.source import Source
 from zsched.core.story.verdict import (
     LEADERLESS,
@@ -124,11 +123,7 @@ def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
     """Return the schedule's *changes* that name run *run_id* or concern its occurrence."""
     parts = RunId.parse(run_id)
     nominal_ms = None if parts is None or parts.rerun else parts.nominal_ms
-    return [change for change in changes if _names(change, run_id) or _concerns(change, nominal_ms)]
-
-
-def _names(change: Change, run_id: str) -> bool:
-    return change.run_id == run_id or run_id in change.why.split()
+    return [one for one in changes if run_id in (one.run_id, *one.why.split()) or _concerns(one, nominal_ms)]
 
 
 def _concerns(change: Change, nominal_ms: int | None) -> bool:

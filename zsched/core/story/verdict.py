@@ -122,7 +122,7 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     Return the verdict on *schedule* by its state alone; times are local in *tz*. *hindrance*: of a due schedule.
     """
     if schedule.unreadable:
-        return StoryVerdict(Word.UNREADABLE, schedule.damage, MEND, _zsched("cancel", schedule))
+        return StoryVerdict(Word.UNREADABLE, schedule.damage, MEND, ("zsched", "cancel", schedule.id))
     since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
     since += "" if schedule.resumes_ms is None else f" until {local_text(schedule.resumes_ms, tz)}"
     by = f"by {schedule.paused_by}" if schedule.paused_by else ""
@@ -130,11 +130,11 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     if schedule.state is ScheduleState.PAUSED:
         text = "; ".join(filter(None, (since, _due_when_paused(schedule, now_ms, tz))))
         return StoryVerdict(
-            Word.PAUSED, text or "it fires when it is resumed", "resume it", _zsched("resume", schedule)
+            Word.PAUSED, text or "it fires when it is resumed", "resume it", ("zsched", "resume", schedule.id)
         )
     if schedule.state is ScheduleState.QUARANTINED:
         remedy = "schedule it again, or cancel it, or release it if the cause is gone"
-        return StoryVerdict(Word.QUARANTINED, since, remedy, _zsched("release", schedule))
+        return StoryVerdict(Word.QUARANTINED, since, remedy, ("zsched", "release", schedule.id))
     if schedule.state is ScheduleState.ENDED or schedule.next_ms is None:
         return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "), NOTHING)
     at, ahead_ms = local_text(schedule.next_ms, tz), schedule.next_ms - now_ms
@@ -162,10 +162,6 @@ def _due_when_paused(schedule: Schedule, now_ms: int, tz: str) -> str:
     return f"it would be due {at}" if late_ms < 0 else f"it was due {at}, {rough_duration(late_ms)} ago, and waits"
 
 
-def _zsched(verb: str, schedule: Schedule) -> tuple[str, ...]:
-    return "zsched", verb, schedule.id
-
-
 def on_run(run: Run, tz: str, stalled: Stalled | None = None, *, is_there: bool = False) -> StoryVerdict:
     """
     Return the verdict on *run*; *stalled*: the reason why no worker takes it from its queue, if one is known.
@@ -179,7 +175,7 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None, *, is_there: bool 
     word, remedy, *command = _OF_RUNS[run.status]
     object = run.queue if run.status is RunStatus.QUEUED else run.id
     if not object:
-        remedy, *command = _WHILE_UNKNOWN
+        remedy, command = _WHILE_UNKNOWN, []
     if run.is_timed_out and run.timeout_s:
         chosen = "RQ's default" if run.timeout_s == DEFAULT_TIMEOUT_S else "its timeout"
         limit, more = f"{run.timeout_s} s is {chosen}, also of a retry", duration_text(4000 * run.timeout_s)
@@ -231,7 +227,7 @@ _OF_RUNS: Final[dict[RunStatus, tuple[Word, str, *tuple[str, ...]]]] = {
     RunStatus.EXPIRED: (Word.EXPIRED, *_RETRY),
     RunStatus.REFUSED: (Word.REFUSED, _SIGNED),
 }
-_WHILE_UNKNOWN: Final = (f"{NOTHING}: its turn comes; zsched status names queues without workers",)
+_WHILE_UNKNOWN: Final = f"{NOTHING}: its turn comes; zsched status names queues without workers"
 _WANTED: Final = "if it is still wanted"  # its remedy goes on
 _OF_CHANGES: Final = {
     What.CANCELLED: (Word.CANCELLED, _WANTED),

@@ -55,28 +55,6 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
-    """[start_s, end_s) without occurrences."""
-
-    start_s: int
-    end_s: int
-
-    def first(self, rule: WallRule, at_s: int) -> int | None:
-        """None."""
-
-    def last(self, rule: WallRule, at_s: int) -> int | None:
-        """None."""
-
-    def count(self, rule: WallRule, start_s: int, end_s: int) -> int:
-        """0."""
-        return 0
-
-    def times(self, rule: WallRule, start_s: int, end_s: int) -> Iterator[int]:
-        """None."""
-        return iter(())
-
-
-@dataclass(frozen=True, slots=True)
 class Mended:
     """
     [start_s, end_s) right after a gap: the occurrences of these wall times, and those from inside the gap.
@@ -87,9 +65,9 @@ class Mended:
 
     start_s: int
     end_s: int
-    before_s: int
-    after_s: int
-    gap: Gap
+    before_s: int = 0
+    after_s: int = 0
+    gap: Gap = Gap.SKIP
 
     def first(self, rule: WallRule, at_s: int) -> int | None:
         """Return the first occurrence in this piece at or after *at_s*, or None."""
@@ -115,6 +93,15 @@ class Mended:
         kept = rule.wall_mask(self.start_s + self.after_s, self.end_s + self.after_s)
         lost = rule.wall_mask(self.start_s + self.before_s, self.start_s + self.after_s)
         return kept | (lost if self.gap is Gap.SHIFT else bool(lost))
+
+
+class Silent(Mended):
+    """[start_s, end_s) without occurrences."""
+
+    __slots__ = ()
+
+    def _mask(self, rule: WallRule) -> int:
+        return 0
 
 
 Piece = Plain | Silent | Mended

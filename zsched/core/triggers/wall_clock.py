@@ -199,7 +199,8 @@ class WallRule(ABC):
             year = shape(number)
             begin = max(start_s - year.first * DAY_S, 0)
             end = min(end_s - year.first * DAY_S, year.length * DAY_S)
-            total += sum(_count(mask, times, begin, end) for mask, times in self.layers(year))
+            layers = self.layers(year)
+            total += sum(_before(mask, times, end) - _before(mask, times, begin) for mask, times in layers)
         return total
 
     def wall_times(self, start_s: int, end_s: int) -> Iterator[int]:
@@ -248,11 +249,6 @@ def _last(mask: int, times: Times, second: int) -> int | None:
     return (mask.bit_length() - 1) * DAY_S + times.last if mask else None
 
 
-def _count(mask: int, times: Times, start: int, end: int) -> int:
-    """Count the matches in [start, end), both counted from the start of the year."""
-    return _before(mask, times, end) - _before(mask, times, start)
-
-
 def _between(mask: int, times: Times, start: int, end: int) -> Iterator[int]:
     """Yield the matches in [start, end), all counted from the start of the year."""
     for day in bits_of(mask >> start // DAY_S << start // DAY_S & (1 << -(-end // DAY_S)) - 1):
@@ -265,6 +261,7 @@ def _between(mask: int, times: Times, start: int, end: int) -> Iterator[int]:
 
 
 def _before(mask: int, times: Times, second: int) -> int:
+    """Count the matches before *second*, counted from the start of the year."""
     day, time = divmod(second, DAY_S)
     whole = (mask & (1 << day) - 1).bit_count() * times.count
     return whole + (times.before(time) if mask >> day & 1 else 0)

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import difflib
 import re
-import zoneinfo
 from bisect import bisect_left
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from zsched.core.triggers.spec import Fold, Gap
 from zsched.core.wording import alternatives
@@ -212,7 +211,7 @@ def _seconds(offset: timedelta | None) -> int:
 
 @lru_cache(maxsize=1)
 def _accepted() -> frozenset[str]:
-    return frozenset(name for name in zoneinfo.available_timezones() if name.upper() not in _MEANT)
+    return frozenset(name for name in available_timezones() if name.upper() not in _MEANT)
 
 
 def _refusal(name: object) -> tuple[str, str]:

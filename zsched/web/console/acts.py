@@ -1,7 +1,7 @@
 """
 Acts instead of advice: what a command of a remedy does, as a link of the console, or as a button that asks first.
 
-A remedy names its command where it is born (``health.check``, ``core.story.verdict``); this is the one table that knows
+A remedy names its command where it is born (``health.facts``, ``core.story.verdict``); this is the one table that knows
 the console's place for it. A command without a place, such as a worker's, stays a text.
 """
 

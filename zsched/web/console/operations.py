@@ -20,8 +20,8 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import check_by, choice
 from zsched.core.story.source import Source
-from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
+from zsched.health.facts import Finding, Severity
 from zsched.storage.rights import Role
 from zsched.storage.workers import workers_seen
 from zsched.web.accounts import Account, AccountRole
