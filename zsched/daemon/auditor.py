@@ -28,7 +28,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -42,7 +42,6 @@ from zsched.core.record import Record
 from zsched.core.recovery import audit
 from zsched.core.recovery.audit import GRACE_MS, Alarm
 from zsched.core.recovery.difference import Recalled
-from zsched.daemon.archiver import Archiver
 from zsched.daemon.reconciler import HistoryChanged, Reconciler
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
@@ -53,6 +52,9 @@ from zsched.storage.meta import is_held, server_now_ms
 from zsched.storage.records import PAGE
 from zsched.storage.restoring import Restoring
 from zsched.storage.scanner import Scanner
+
+if TYPE_CHECKING:  # doctor --deep needs none
+    from zsched.daemon.archiver import Archiver
 
 log = structlog.get_logger(__name__)
 
