@@ -275,7 +275,7 @@ def metrics() -> Iterator[str]:
     """Yield the lines of the page of metrics, by the calls in the collectors that make families."""
     yield "# Metrics\n"
     yield "The metrics that a daemon serves at `/metrics`.\n"
-    yield from _families("collector.py")
+    yield from _families("serving.py")
     yield "\n## Of `zsched web`\n"
     yield "`zsched web` serves these at `/metrics` of its own address.\n"
     yield from _families("web_collector.py")

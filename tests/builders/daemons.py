@@ -20,9 +20,9 @@ import structlog
 from tests.waiting import WITHIN_S, eventually
 from zsched.config.settings import ArchiveSettings, DaemonSettings, Settings
 from zsched.core.clock import SystemClock
-from zsched.daemon.about import facts
 from zsched.daemon.archivist import Archivist
 from zsched.daemon.daemon import Daemon
+from zsched.daemon.running import facts
 from zsched.embedded.guard import Guard
 from zsched.health.facts import DaemonHealth
 from zsched.storage.archivers import Archivers
@@ -208,7 +208,7 @@ class DaemonThread(Telling):
 
     def _run(self) -> None:
         try:
-            self.archivist.open()
+            self.archivist.archiver.open()
             self.archivist.start()
             try:
                 self.daemon.run()

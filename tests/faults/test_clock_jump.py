@@ -20,7 +20,7 @@ from tests.ledger import assert_dense, entries, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client
-from zsched.daemon import server_clock
+from zsched.daemon import tick
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.scripts import load
 
@@ -66,7 +66,7 @@ def skewed(shim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.fixture
 def doubtful(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A leader that does not believe the time after a jump, until the test undoes that."""
-    monkeypatch.setattr(server_clock, "STEADY_MS", float(HOUR_MS))
+    monkeypatch.setattr(tick, "STEADY_MS", float(HOUR_MS))
     return monkeypatch
 
 

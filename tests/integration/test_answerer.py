@@ -18,7 +18,7 @@ from zsched.core.entry import Position
 from zsched.core.occurrences.outcomes import OUTCOMES
 from zsched.core.occurrences.search import Wanted
 from zsched.daemon.answerer import Answerer
-from zsched.daemon.naming import Namer
+from zsched.daemon.data_set import Namer
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

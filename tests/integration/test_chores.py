@@ -92,7 +92,7 @@ def running(thread: T) -> Iterator[T]:
     thread.start()
     yield thread
     thread.stop()
-    assert thread._loop.join(WITHIN_S)
+    assert thread.join(WITHIN_S)
 
 
 @pytest.fixture

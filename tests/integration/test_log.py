@@ -14,7 +14,7 @@ from zsched.core.entry import Position
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus
-from zsched.daemon.bell import Bell
+from zsched.daemon.loop import Bell
 from zsched.storage import log as module
 from zsched.storage.connection import Link
 from zsched.storage.history_reader import HistoryReader

@@ -11,7 +11,7 @@ import redis
 from tests.builders.command_line import Zsched
 from zsched.cli.program import FAILED, UNHEALTHY
 from zsched.core.clock import SystemClock
-from zsched.daemon.status_line import unseen_text
+from zsched.daemon.process import unseen_text
 from zsched.errors import RedisUnavailable
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link

@@ -22,7 +22,7 @@ from tests.integration.auditor.auditing import Auditing
 from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import replan
-from zsched.daemon import replanning as module
+from zsched.daemon import replan as module
 from zsched.daemon.replan import Replanner
 from zsched.daemon.tick import Tick
 from zsched.storage.dispatch import FireResult

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.daemon import answerer, archiver, chores, loop, waker
-from zsched.daemon.status_line import StatusLine
+from zsched.daemon.process import StatusLine
 from zsched.errors import RedisUnavailable
 from zsched.health.facts import DaemonHealth
 from zsched.storage import answering
@@ -106,10 +106,10 @@ def test_the_archiver_follows_after_a_bug(
 
 
 def test_chores_are_done_after_a_bug(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    buggy, done, do = Buggy(chores.Server), set[str](), chores.ChoreThread._do
+    buggy, done, do = Buggy(chores.Server), set[str](), chores.ChoreThread._work
     monkeypatch.setattr(chores, "Server", buggy)
     monkeypatch.setattr(
-        chores.ChoreThread, "_do", lambda self, chore, term: done.add(chore.name) or do(self, chore, term)
+        chores.ChoreThread, "_work", lambda self, chore, term: done.add(chore.name) or do(self, chore, term)
     )
 
     daemon = start()

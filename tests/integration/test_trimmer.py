@@ -21,7 +21,7 @@ from zsched import Client
 from zsched.archive import History
 from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import ManualClock
-from zsched.daemon.trimmer import Trimmer
+from zsched.daemon.upkeep import Trimmer
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import Stale
 from zsched.storage.connection import Link

@@ -11,7 +11,7 @@ import redis
 from tests.builders.leaders import ALWAYS, KEYS, Leader, know
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
-from zsched.daemon.waiting import WaitingRuns
+from zsched.daemon.releases import WaitingRuns
 from zsched.errors import ServerChanged, Stale
 
 CHAINS = 10_000

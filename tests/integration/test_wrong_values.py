@@ -20,7 +20,7 @@ from zsched import Client
 from zsched.cli.program import FAILED, UNHEALTHY
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.daemon.native import Native
+from zsched.daemon.releases import Native
 from zsched.daemon.tick import Ticker
 from zsched.errors import Garbled, InvalidSchedule, ZschedError
 from zsched.storage.dispatch import Dispatch

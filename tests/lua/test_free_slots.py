@@ -11,7 +11,7 @@ from tests.builders.namespaces import TERM, Namespace
 from tests.lua.test_native import slots
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
-from zsched.daemon.slots import SlotKeeper
+from zsched.daemon.upkeep import SlotKeeper
 
 ALLOWED, WAITING = f"{RQ}:rl:mail:allowed", f"{RQ}:rl:mail:rate_limited"
 

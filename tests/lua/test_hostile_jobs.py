@@ -21,7 +21,7 @@ from zsched.core.log.kinds import changes, parse, touches
 from zsched.core.runs.job import JOB_FIELDS, JobFacts, rq_time
 from zsched.core.runs.run import of_job, pushed
 from zsched.daemon.lost import lost_row
-from zsched.daemon.slots import SlotKeeper
+from zsched.daemon.upkeep import SlotKeeper
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
 from zsched.storage.dispatch import Dispatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.namespaces import HOUR_MS, Namespace
-from zsched.storage.seats import Seats
+from zsched.storage.lease import Seats
 
 LEASE_MS = 6000
 

@@ -20,7 +20,7 @@ from tests.sources import PACKAGE, Source, sources
 
 SHARED = ("errors", "config", "events")  # what every layer but the core may use
 FRONT = "imports tasks metrics dashboard web health cli demo".split()
-NOTED = ("daemon.failures", "daemon.loop", "daemon.meter")  # what a daemon measures, and where
+NOTED = ("daemon.loop", "daemon.meter")  # what a daemon measures, and where
 EVERYTHING = (*SHARED, *"embedded core archive storage daemon client aio files".split(), *FRONT)
 FOR_TESTS = ("fakeredis", "pytest", "redis", "rq", "structlog")
 FOR_PAGES = ("flask", "redis", "rq", "rq_dashboard", "structlog", "werkzeug")
@@ -47,9 +47,8 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "rq":             (("errors", "core", "storage", "current", "rq"),   ("rq",)),  # in workers
-    "rq.process":     (("errors", "config", "storage", "tasks", "rq"),   ()),
-    "rq.rings":       (("core", "current", "rq"),                        ("redis", "rq")),
-    "rq.workers":     (("storage", "rq"),                                ("rq",)),
+    "rq.guard":       (("errors", "config", "core", "storage", "tasks", "rq"),  ("rq",)),
+    "rq.workers":     (("core", "storage", "current", "rq"),             ("redis", "rq")),
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),
     "tasks.chaining": (("errors", "config", "core", "storage", "client", "current"), ("rq",)),
@@ -61,9 +60,8 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "health.checks_web": (("errors", "core", "storage", "health", "web.accounts_file"), ()),
     "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "health", "daemon"), ("structlog",)),
     "daemon.process": ((*SHARED, "core", "storage", "health", "daemon", "metrics"), ("structlog",)),
-    "daemon.archivist_main": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
-    "daemon.failures": (("errors", "core"),                              ("structlog",)),
-    "daemon.loop":    (("errors", "core", "daemon.failures"),            ()),  # every thread, that of metrics too
+    "daemon.archivist": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
+    "daemon.loop":    (("errors", "core"),                              ("structlog",)),  # all threads
     "daemon.meter":   (("core",),                                        ()),  # what metrics override
     "daemon.supervisor": (("core", "health"),                            ()),  # zsched web has one, too
     "metrics":        ((*SHARED, "core", "storage", "health", *NOTED, "metrics"),

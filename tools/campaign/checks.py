@@ -272,7 +272,7 @@ def doubled(audit: Audit) -> Findings:
 
 def _is_put_as_new(audit: Audit, run_id: str, pushed_us: int) -> bool:
     """
-    Return True if a client itself put the run again after a loss that no present archive knew of (daemon/naming.py).
+    Return True if a client itself put the run again after a loss that no present archive knew of (daemon/data_set.py).
     Such a run counts as new. A run that an archive restores must be marked.
     """
     loss = next((loss for loss in reversed(audit.witnesses.losses) if loss.at_us < pushed_us), None)

@@ -36,7 +36,7 @@ from zsched.core.story.source import Source
 from zsched.core.story.story import Story
 from zsched.core.story.verdict import Hindrance, Stalled
 from zsched.core.wording import plural
-from zsched.daemon.inspection import Inspection
+from zsched.daemon.auditor import Inspection
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.health.facts import Finding, fine, problem, skipped

@@ -71,7 +71,7 @@ def archivist(invocation: Invocation, child: bool) -> int:
       zsched archive keep --config /etc/zsched/zsched.toml
     """
     import_structlog()
-    from zsched.daemon.archivist_main import run_archivist, run_child
+    from zsched.daemon.archivist import run_archivist, run_child
 
     return run_child(invocation.settings) if child else run_archivist(invocation.settings)
 

@@ -109,7 +109,7 @@ def host_of(invocation: Invocation, settings: Settings, file: str | None, name: 
     from zsched.events import configure
     from zsched.health.checks_rights import check_rights
     from zsched.health.facts import Probe, Severity
-    from zsched.storage.seats import Seats
+    from zsched.storage.lease import Seats
     from zsched.storage.server import Server
 
     namespace = {variable_of(("", "namespace")): settings.namespace}

@@ -37,7 +37,7 @@ from zsched.core.story.verdict import LEADERLESS, Hindrance, Stalled, Word, on_r
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.history_reader import MOST_AT_ONCE, HistoryPage, HistoryReader
-from zsched.storage.key_types import moving_away
+from zsched.storage.meta import moving_away
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
 from zsched.storage.shell import Shell

@@ -26,12 +26,11 @@ from zsched.core.options.revision import PAYLOAD, revise
 from zsched.core.repair import IdOutcome
 from zsched.core.runs.signature import SIGNATURE_FIELD, signature_in
 from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, RedisUnavailable, VersionConflict, ZschedError
-from zsched.storage.called import called
 from zsched.storage.puts import Answer, Put, PutScripts
 from zsched.storage.reader import Reader
 from zsched.storage.records import rq_fields
 from zsched.storage.refusals import NO_VERSION, contended, is_changed
-from zsched.storage.signing import BadSignature
+from zsched.storage.signing import BadSignature, called
 from zsched.storage.unpickling import NotPlain
 
 

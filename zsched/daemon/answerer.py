@@ -13,8 +13,7 @@ from typing import Any, Final
 import structlog
 
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.errors import ArchiveError
 from zsched.storage.answering import NOT_UNDERSTOOD, answer_of, read_arguments
 from zsched.storage.connection import Link
@@ -28,39 +27,33 @@ _LOOK_S: Final = 0.5  # the same if Sentinels may choose another master, and bet
 _CATCH_UP_S: Final = 1.0  # wait until the archive has the log entries that the asker saw
 
 
-class Answerer:
-    """Answers questions from ``start`` to ``stop``, while the archive is healthy."""
+class Answerer(Loop):
+    """
+    Answers questions from ``start`` to ``stop``, while the archive is healthy. Its thread ends within one wait;
+    ``stop`` does not wait for it.
+    """
 
     def __init__(self, archiver: Archiver, link: Link, keys: Keys, failures: Failures | None = None) -> None:
+        super().__init__("answerer", self._serve_all, failures)
         self._archiver, self._link, self._keys = archiver, link, keys
-        self._failures = failures or Failures()
         self._wait_s = _LOOK_S if link.finds_master else min(_WAIT_S, link.timeout_s / 2)
-        self._loop = Loop("answerer", self._serve_all, self._failures)
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """Take no more questions. The thread ends within one wait; this call does not wait for it."""
-        self._loop.stop()
 
     def _serve_all(self) -> None:
         """Answer over one connection, until stopped or until it breaks."""
         with closing(self._link.open()) as wire:
             inbox = Inbox(wire, self._keys)
-            while not self._loop.is_stopping:
+            while not self.is_stopping:
                 self._serve(inbox)
-                self._loop.well()
+                self.well()
 
     def _serve(self, inbox: Inbox) -> None:
         if not self._archiver.is_healthy:
-            self._loop.pause(_LOOK_S)
+            self.pause(_LOOK_S)
             return
         if (question := inbox.receive(self._wait_s)) is None:
             return
         path = self._archiver.path
-        if self._loop.is_stopping or path is None or not self._archiver.is_healthy:
+        if self.is_stopping or path is None or not self._archiver.is_healthy:
             inbox.give_back(question)
             return
         self._archiver.wait_until(question.seen, _CATCH_UP_S)

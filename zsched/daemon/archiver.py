@@ -26,13 +26,11 @@ from zsched.archive.file import fleeting_disk
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.entry import Position
-from zsched.daemon import heap
-from zsched.daemon.bell import Bell
-from zsched.daemon.failures import Failures
 from zsched.daemon.follower import Follower
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Bell, Failures, Loop
 from zsched.daemon.meter import Meter
 from zsched.daemon.own_archive import OwnArchive
+from zsched.daemon.running import resident_bytes, trim_heap
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveOfAnother, RedisRefused, RedisUnavailable
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
@@ -222,12 +220,12 @@ class Archiver:
                 named_ms = began_ms
             self._tell(follower)
             self._loop.well()
-            taken_in += follower.came
-            if follower.came == 0 and taken_in >= _MUCH and not self._loop.is_stopping:
+            taken_in += follower.intake.came
+            if follower.intake.came == 0 and taken_in >= _MUCH and not self._loop.is_stopping:
                 archive.rest()
-                heap.trim()
+                trim_heap()
                 taken_in = 0
-            news = archive.position, follower.state, self.daemon, self.leads, follower.looked_at
+            news = archive.position, follower.state, self.daemon, self.leads, follower.covering.looked_at
             hold_for_ms = self._hold_for_ms(follower)
             is_news = news != reported or hold_for_ms > 0
             if is_news or began_ms - reported_ms > REPORT_EVERY_MS:
@@ -246,7 +244,7 @@ class Archiver:
                 return
             took_ms = self._clock.monotonic_ms() - began_ms
             if is_following:
-                if follower.came > _FEW:
+                if follower.intake.came > _FEW:
                     self._loop.pause(max(_GATHER_MS - took_ms, 0.0) / 1000)
                 if not follower.wait(self._bell):
                     return  # a reply is in flight: the last pass uses another connection
@@ -291,10 +289,10 @@ class Archiver:
             "names": self._names,
             "trouble": self._trouble,
             "awaits_people": follower is not None and follower.awaits_people,
-            "looked_at": [] if follower is None else sorted(map(str, follower.looked_at)),
+            "looked_at": [] if follower is None else sorted(map(str, follower.covering.looked_at)),
             "audit": self.audit,
             "leads": self.leads,
-            "memory": heap.resident(os.getpid(), self.daemon.get("pid") or 0),
+            "memory": resident_bytes(os.getpid(), self.daemon.get("pid") or 0),
             "ahead_ms": self._ahead_ms,
             "failing": self.daemon.get("failing", {}) | self._failures.shown,
         }

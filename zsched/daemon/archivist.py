@@ -2,33 +2,47 @@
 The archivist: the work besides firing. It follows the log into an archive, answers questions about history, restores
 what Redis lost, and does a leader's chores.
 
-It has a process of its own (``archivist_main``), which a daemon starts as a child (``child`` has the rules). Without a
-daemon, an archivist does no chores: these need the term of a daemon that leads.
+It has a process of its own (``run_child``), which a daemon starts as a child (``child`` has the rules). Without a
+daemon (``run_archivist``), an archivist does no chores: these need the term of a daemon that leads.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from zsched.config.settings import Settings
-from zsched.core.clock import Clock
+from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
+from zsched.daemon.child import Parent
 from zsched.daemon.chores import ChoreThread
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter
-from zsched.daemon.pauses import PauseEnder
-from zsched.daemon.slots import SlotKeeper
+from zsched.daemon.running import DONE, Signals, exit_code_of, facts, prepare
 from zsched.daemon.tracker import Tracker
-from zsched.storage.connection import Link
+from zsched.daemon.upkeep import PauseEnder, SlotKeeper
+from zsched.errors import ArchiveInUse, ConfigError, ZschedError
+from zsched.events import configure
+from zsched.storage.connection import Link, link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.lease import Term, term_of
 
+log = structlog.get_logger(__name__)
+
 _LOOK_S: Final = 1.0  # between two looks at the lease, and for the present master
+_NAME: Final = "zsched-archive"  # for ps and top: 15 characters at most
+_TELL_MS: Final = 1000.0  # between two looks for news for the daemon
+_LOCKED_MS: Final = 1000.0  # for the archivist of a daemon that was killed to leave the archive
+_LOOK_AGAIN_S: Final = 0.02  # between two attempts meanwhile
 
 
 class Archivist:
@@ -66,10 +80,6 @@ class Archivist:
         self._lookout = Loop("lookout", self._look, failures)
         self._term: Term | None = None
 
-    def open(self) -> None:
-        """Open the archive. Raises as ``Archiver.open``."""
-        self.archiver.open()
-
     def start(self) -> None:
         """Start the threads."""
         self._lookout.start()
@@ -94,3 +104,106 @@ class Archivist:
                 self._meter.began(term.epoch)
             self._chores.serve(term)
         return _LOOK_S
+
+
+def run_archivist(read: Callable[[], Settings]) -> int:
+    """
+    Run an archivist without a daemon until SIGTERM or SIGINT, with the settings that *read* returns. Return the exit
+    code: UNUSABLE if the archive is not for this Redis or namespace.
+
+    Raises:
+        ConfigError: the settings are invalid.
+    """
+    settings, clock, failures = _begin(read), SystemClock(), Failures()
+    signals, stopping = Signals(), threading.Event()
+    archivist = Archivist(settings, link_of(settings), clock, facts(None, clock), failures=failures)
+    signals.start(stopping.set, partial(_reload, read), failures)
+    try:
+        _open(archivist, clock)
+    except ZschedError as error:
+        log.error("archivist_failed", reason=str(error))
+        return exit_code_of(error)
+    archivist.start()
+    stopping.wait()
+    archivist.stop()
+    return DONE
+
+
+def run_child(read: Callable[[], Settings], *, is_first: bool = False) -> int:
+    """
+    Run the archivist of the daemon that started this process, until that ends or says so. Return the exit code, and
+    raise, as ``run_archivist``. *is_first*: of this daemon, so that a refused archive ends both.
+    """
+    parent = Parent()
+    settings, clock, failures = _begin(read), SystemClock(), Failures()
+    signals, meter = Signals(has_parent=True), _tally(settings, parent.facts["daemon"])
+    news = _News(parent, meter, failures, clock)
+    archivist = Archivist(settings, link_of(settings), clock, parent.facts, meter, failures, news.count)
+    signals.start(archivist.stop, partial(_reload, read), failures)
+    if is_first:
+        try:
+            _open(archivist, clock)
+        except ZschedError as error:
+            parent.tell({}, None, refused=str(error))
+            return exit_code_of(error)
+    archivist.start()
+    Loop("news", news.tell, failures).start()
+    while (part := parent.hear()) is not None:
+        archivist.archiver.daemon = part
+    archivist.stop()
+    return DONE
+
+
+class _News:
+    """News of the archivist for its daemon: what fails, and the counts of *meter*."""
+
+    def __init__(self, parent: Parent, meter: Meter, failures: Failures, clock: Clock) -> None:
+        self._parent, self._meter, self._failures, self._clock = parent, meter, failures, clock
+        self._counts, self._counted_ms = meter.counts(), clock.monotonic_ms()
+
+    def count(self) -> None:
+        """Copy the counts, once a second at most. Only the thread that counts may call this."""
+        if self._clock.monotonic_ms() - self._counted_ms >= _TELL_MS:
+            self._counts, self._counted_ms = self._meter.counts(), self._clock.monotonic_ms()
+
+    def tell(self) -> float:
+        """Tell the news. This waits while the daemon hangs, so it has a thread."""
+        self._parent.tell(self._failures.shown, self._counts)
+        return _TELL_MS / 1000
+
+
+def _begin(read: Callable[[], Settings]) -> Settings:
+    """Return the settings, and set up this process by them."""
+    settings = read()
+    prepare(settings.log)
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(_NAME)
+    return settings
+
+
+def _tally(settings: Settings, daemon: str) -> Meter:
+    """Return the meter of an archivist: it counts only for ``[metrics] listen``."""
+    if settings.metrics.listen is None:
+        return Meter()
+    from zsched.metrics.meter import LogTally, Names
+
+    return LogTally(keys_of(settings).run_suffix, Names(), daemon)
+
+
+def _open(archivist: Archivist, clock: Clock) -> None:
+    """Open the archive. Raises as ``Archiver.open``."""
+    until_ms = clock.monotonic_ms() + _LOCKED_MS
+    while True:
+        try:
+            return archivist.archiver.open()
+        except ArchiveInUse:
+            if clock.monotonic_ms() >= until_ms:
+                raise
+            threading.Event().wait(_LOOK_AGAIN_S)
+
+
+def _reload(read: Callable[[], Settings]) -> None:
+    """Use the log settings of now. The daemon reports invalid ones."""
+    with suppress(ConfigError):
+        settings = read().log
+        configure(settings.level, settings.format)

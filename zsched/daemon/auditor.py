@@ -8,7 +8,7 @@ It does not trust the code that fires. The expected state is the archive's, fold
   all schedules within a minute for every 10,000 of them;
 - the schedules in quarantine: what they lacked may be in the archive, or the cause may be over.
 
-These are compared with their history (``daemon.inspection``), and restored (reason: audit) if they differ. So an
+These are compared with their history (``Inspection``), and restored (reason: audit) if they differ. So an
 occurrence fires late, and all of this is recorded. All other differences are found on demand: ``zsched doctor --deep``.
 
 An overdue schedule that is in its place is an alarm if it is overdue at two passes. So is an occurrence that was not
@@ -21,29 +21,126 @@ version cannot read proves nothing, since these entries may have changed its sta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from itertools import islice
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from zsched.archive import History
+from zsched.archive.ran import find_suppressed
 from zsched.archive.recall import Recall, recalling_beside
-from zsched.core.entry import Position, UnknownEntry
+from zsched.core.entry import Entry, Position, UnknownEntry, text
+from zsched.core.log.kinds import touches
 from zsched.core.pages import pages_of
-from zsched.core.recovery.audit import GRACE_MS, Alarm, is_overdue, late
-from zsched.daemon.archiver import Archiver
-from zsched.daemon.inspection import Inspection
-from zsched.daemon.reconciler import HistoryChanged
-from zsched.daemon.suppressed import SuppressedRuns
+from zsched.core.record import Record
+from zsched.core.recovery import audit
+from zsched.core.recovery.audit import GRACE_MS, Alarm
+from zsched.core.recovery.difference import Recalled
+from zsched.daemon.reconciler import HistoryChanged, Reconciler
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.log import Log
 from zsched.storage.meta import is_held, server_now_ms
 from zsched.storage.records import PAGE
+from zsched.storage.restoring import Restoring
 from zsched.storage.scanner import Scanner
 
+if TYPE_CHECKING:  # doctor --deep needs none
+    from zsched.daemon.archiver import Archiver
+
 log = structlog.get_logger(__name__)
+
+_TRIES: Final = 3  # attempts to repair while the log grows
+# The cause of a quarantine that can end: a key, with the wrong type that it had then.
+_WRONG_TYPE: Final = re.compile(r"wrong type at (\S+) \((\w+)\)$")
+
+
+class Inspection:
+    """
+    The comparison of schedules with their history, for the auditor and for ``zsched doctor --deep``.
+
+    The expected state is the archive's, folded from the log, as of one entry, P. It is compared with the schedules in
+    Redis, and with the log from P to the moment of that read, all of one history. A schedule that an entry after P
+    touched is not judged. The others must be equal in archive and Redis, whatever clients and daemons do meanwhile. A
+    difference comes from another writer, or from a bug (``core.recovery.audit``).
+
+    A comparison of *recall*, which is as of *position*, with the Redis at *wire*. ``alarms`` by schedule id; ``well``:
+    the schedules in Redis without a fault.
+    """
+
+    def __init__(self, wire: Wire, keys: Keys, recall: Recall, position: Position) -> None:
+        self._recall, self._run_suffix = recall, keys.run_suffix
+        self._type_of = cache(lambda key: text(wire.execute("TYPE", key)))
+        restoring = Restoring(wire, keys, recall.archive, "audit", 0)
+        self._reconciler = Reconciler(Log(wire, keys), Scanner(wire, keys), restoring, self, position)
+        self._now_ms = server_now_ms(wire, keys)
+        self._touched, self._repaired = set[str](), set[str]()
+        self.alarms: dict[str, Alarm] = {}
+        self.well: list[Record] = []
+
+    def compare(self, page: Sequence[Recalled]) -> None:
+        """Add the faults of *page*. Raises HistoryChanged, UnknownEntry: nothing can be concluded."""
+        self._reconciler.compare(page)
+
+    def repair(self, ids: Iterable[str]) -> set[str]:
+        """
+        Restore those of *ids* that differ. Return the ids of the repaired ones: Redis refuses a restore if the log grew
+        meanwhile, so it is tried a few times.
+        """
+        rows = [alarm.row for id in ids if (alarm := self.alarms.get(id)) is not None and alarm.row is not None]
+        with suppress(HistoryChanged, UnknownEntry):
+            for _ in islice(self._reconciler.put_back(rows), _TRIES):
+                pass
+        return self._repaired
+
+    # -- the policy ---------------------------------------------------------------------------------
+
+    def add_entry(self, entry: Entry) -> set[str]:
+        """Return the schedules that *entry* touched. Raises UnknownEntry."""
+        touched = {id for (id, _), _ in touches(entry, self._run_suffix)}
+        self._touched |= touched
+        return touched
+
+    def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
+        """Find the faults; ``repair`` decides which of them are repaired."""
+        for one in page:
+            here = held.get(one.id)
+            if one.id in self._touched:
+                continue
+            alarm = self._alarm(one.id, one.schedule, here)
+            if alarm is not None:
+                self.alarms[one.id] = alarm
+            elif here is not None:
+                self.well.append(here)
+        return []
+
+    def record_restored(self, rows: Sequence[Record]) -> None:
+        """Record the restored *rows*."""
+        self._repaired |= {row.id for row in rows}
+
+    def _alarm(self, id: str, known: Record | None, here: Record | None) -> Alarm | None:
+        """Return the fault of one schedule."""
+        if known is None:
+            return None if here is None else audit.unknown_schedule(here)
+        alarm, known_ms = audit.misplaced(known, here, is_released=self._is_over(known.note)), known.t_us // 1000
+        if alarm is None and audit.may_be_left_out(known, known_ms, self._now_ms) is not None:
+            missing_ms = audit.may_be_left_out(known, max(known_ms, self._recall.told_ms(id)), self._now_ms)
+            alarm = audit.left_out(known, missing_ms) if missing_ms is not None else None
+        return alarm
+
+    def _is_over(self, reason: str | None) -> bool:
+        """Return True if the cause of a quarantine that *reason* names is over: its key is gone, or of another type."""
+        found = _WRONG_TYPE.search(reason or "")
+        return found is not None and self._type_of(found[1]) != found[2]
+
 
 _EVERY_MS: Final = 60_000.0  # from the end of a pass to the next
 _AGAIN_MS: Final = 5_000.0  # before another pass if nothing could be concluded
@@ -51,6 +148,7 @@ _ROUND: Final = 10_000  # schedules that a pass looks for: 22 ms of the server (
 _OLDEST: Final = 400  # overdue schedules in a pass
 _IN_QUARANTINE: Final = 2_600  # schedules in a pass
 _MOST_LOGGED: Final = 50  # alarms logged one by one in a pass
+_LASTS_MS: Final = 3_600_000  # how long a suppressed run counts as an alarm; it cannot be repaired
 
 
 class Auditor:
@@ -133,10 +231,10 @@ class Auditor:
 
     def _late(self, inspection: Inspection, now_ms: int) -> list[Alarm]:
         """Return the alarm for schedules that were overdue in their place at the last pass, and still are."""
-        found = {each.id: each for each in inspection.well if is_overdue(each, now_ms)}
+        found = {each.id: each for each in inspection.well if audit.is_overdue(each, now_ms)}
         lasting = [each for id, each in found.items() if id in self._overdue]
         self._overdue = set(found)
-        return [late(lasting)] if lasting else []
+        return [audit.late(lasting)] if lasting else []
 
     def _say(self, alarms: Sequence[Alarm], repaired: Collection[str]) -> None:
         """Log the alarms, each lasting fault only once."""
@@ -149,3 +247,25 @@ class Auditor:
             log.error(alarm.event.value, **words, repaired=is_repaired)
         if len(new) > _MOST_LOGGED:
             log.error("audit_found_more", alarms=len(new) - _MOST_LOGGED)
+
+
+class SuppressedRuns:
+    """
+    Alarms for occurrences whose run was not pushed, because another program had a job of it; of one archive, read as
+    its history grows. The first look goes back an hour.
+    """
+
+    def __init__(self) -> None:
+        self._read_to: int | None = None
+        self._at_ms = deque[int]()
+
+    def read_new(self, path: Path, now_ms: int) -> tuple[list[Alarm], int]:
+        """Return the new alarms, and the number of earlier ones of the last hour. Raises ArchiveError."""
+        while self._at_ms and self._at_ms[0] < now_ms - _LASTS_MS:
+            self._at_ms.popleft()
+        others = len(self._at_ms)
+        with History(path) as history:
+            changes, self._read_to = find_suppressed(history, (now_ms - _LASTS_MS) * 1000, self._read_to)
+        alarms = [audit.suppressed(one.id, one.run_id or "", one.nominal_ms) for one in changes]
+        self._at_ms.extend([now_ms] * len(alarms))
+        return alarms, others

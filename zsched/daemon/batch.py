@@ -23,9 +23,7 @@ class Batch:
     def __init__(self, most: int, target_ms: float, least: int = 50) -> None:
         self._size = min(most, _FIRST)
         self._most, self._least, self._target_ms = most, min(least, most), target_ms
-        self._least_ms = self._least_ms_before = float(
-            "inf"
-        )  # least time of a script, in this window and the one before
+        self._least_ms = self._least_ms_before = float("inf")  # of a script, in this window and the one before
         self._seen, self._has_small = 0, False  # of this window
 
     @property

@@ -19,8 +19,7 @@ from typing import Final, Protocol
 
 from zsched.core.clock import Clock
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.errors import RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
 from zsched.storage.lease import Term
@@ -51,7 +50,7 @@ class Chore(Protocol):
         """
 
 
-class ChoreThread:
+class ChoreThread(Loop):
     """
     Does *chores* from ``start`` to ``stop``, while there is a term to ``serve`` and the archive follows; and the
     chores *without_archive* even if the archive does not follow.
@@ -66,21 +65,16 @@ class ChoreThread:
         without_archive: Sequence[Callable[[Wire], Chore]] = (),
         failures: Failures | None = None,
     ) -> None:
-        self._link, self._archiver, self._clock = link, archiver, clock
+        super().__init__("chores", self._serve_once, failures, retry_s=_RETRY_MS / 1000, clock=clock)
+        self._link, self._archiver = link, archiver
         # Of the makers, those from index _needing on need the archive.
         self._makers, self._needing = (*without_archive, *chores), len(without_archive)
         self._term: Term | None = None
-        self._changing = threading.Lock()  # of the term
-        self._news, self._failures = threading.Event(), failures or Failures()
-        self._loop = Loop("chores", self._serve_once, self._failures, retry_s=_RETRY_MS / 1000)
-
-    def start(self) -> None:
-        """Begin to wait for a term."""
-        self._loop.start()
+        self._changing, self._news = threading.Lock(), threading.Event()  # of the term
 
     def stop(self) -> None:
         """Start no more steps. The thread ends after the script in flight; this call does not wait for it."""
-        self._loop.stop()
+        super().stop()
         self._news.set()
 
     def serve(self, term: Term | None) -> None:
@@ -113,16 +107,16 @@ class ChoreThread:
         """Do the chores over *wire* until the term changes or ends."""
         chores = [make(wire) for make in self._makers]
         next_ms = [self._clock.monotonic_ms()] * len(chores)
-        while not self._loop.is_stopping and self._term is term:
+        while not self.is_stopping and self._term is term:
             is_healthy = self._archiver.is_healthy
             for number, chore in enumerate(chores):
                 if self._clock.monotonic_ms() >= next_ms[number] - _TOGETHER_MS:
-                    pause_ms = self._do(chore, term) if is_healthy or number < self._needing else _HEALTH_MS
+                    pause_ms = self._work(chore, term) if is_healthy or number < self._needing else _HEALTH_MS
                     next_ms[number] = self._clock.monotonic_ms() + pause_ms
-            self._loop.well()
+            self.well()
             self._wait(min(next_ms, default=float("inf")) - self._clock.monotonic_ms())
 
-    def _do(self, chore: Chore, term: Term) -> float:
+    def _work(self, chore: Chore, term: Term) -> float:
         """Do a step of *chore*; return the ms until the next one."""
         try:
             has_more = chore.step(term)

@@ -19,18 +19,15 @@ import structlog
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.triggers.zones import lack_of
-from zsched.daemon.doubt import DoubtEnder
+from zsched.daemon.data_set import AWAITED_MS, LOOK_EVERY_MS, DoubtEnder, Namer
 from zsched.daemon.elector import Elector
-from zsched.daemon.failures import Failures
+from zsched.daemon.loop import Failures
 from zsched.daemon.meter import Meter
-from zsched.daemon.naming import AWAITED_MS, LOOK_EVERY_MS, Namer
-from zsched.daemon.native import Native
-from zsched.daemon.replan import CalendarReplanner, Replanner
-from zsched.daemon.replanning import Replanning
+from zsched.daemon.releases import Native, WaitingRuns
+from zsched.daemon.replan import CalendarReplanner, Replanner, Replanning
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
-from zsched.daemon.trimmer import Trimmer
-from zsched.daemon.waiting import WaitingRuns
+from zsched.daemon.upkeep import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.errors import OlderFormat, OtherPrefix, RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.health.facts import DaemonHealth
@@ -145,22 +142,19 @@ class Daemon:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        settings = self._settings.daemon
+        settings, keys, clock = self._settings, self._keys, self._clock
         with closing(self._link.open()) as wire:
             server = Server.of(wire)
             self._supervisor.ready()
-            lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
-            elector = Elector(lease, self._clock, settings.renew_ms)
-            calendars = CalendarReplanner(wire, self._keys, self._clock)
-            present = calendars.present
-            replanner = Replanner(wire, self._keys, self._zone_rules, self._clock, present)
-            dispatch = Dispatch(wire, self._keys)
-            native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
-            limits, keep_back = self._settings.runs_per_second, replanner.keep_back
-            waiting = WaitingRuns(dispatch, self._clock)
-            ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back, waiting, present)
-            trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
-            archivers, doubt = Archivers(wire, self._keys), DoubtEnder(wire, self._keys, self._clock)
+            lease = Lease(wire, keys, server, clock, self.id, settings.daemon.lease_ms)
+            dispatch, calendars = Dispatch(wire, keys), CalendarReplanner(wire, keys, clock)
+            replanner = Replanner(wire, keys, self._zone_rules, clock, calendars.present)
+            native, waiting = Native(NativeJobs(wire, keys), settings.rq.native, clock), WaitingRuns(dispatch, clock)
+            limits, keep_back, present = settings.runs_per_second, replanner.keep_back, calendars.present
+            ticker = Ticker(dispatch, native, settings.daemon, clock, limits, self._meter, keep_back, waiting, present)
+            trimmer = Trimmer(dispatch, Log(wire, keys), settings.archive, clock)
+            elector, archivers = Elector(lease, clock, settings.daemon.renew_ms), Archivers(wire, keys)
+            doubt = DoubtEnder(wire, keys, clock)
             self._namer.over(wire)
             yield Session(server, elector, ticker, (replanner, calendars), calendars, trimmer, archivers, doubt)
 

@@ -1,7 +1,7 @@
 """
 Leadership: which of the daemons fires.
 
-States of a daemon (a leader of a data set without a name gives it one before it fires: ``daemon.naming``)::
+States of a daemon (a leader of a data set without a name gives it one before it fires: ``daemon.data_set``)::
 
     connecting ──► standby ──acquire──► leading ──stop──► released
         ▲             ▲                    │

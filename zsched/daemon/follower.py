@@ -49,8 +49,8 @@ from zsched.archive import START, Archive
 from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position, is_known
 from zsched.core.recovery.difference import Verdict
-from zsched.daemon.bell import Bell
 from zsched.daemon.intake import Intake
+from zsched.daemon.loop import Bell
 from zsched.daemon.meter import Meter
 from zsched.daemon.peers import Correction, Covering
 from zsched.daemon.reconciler import HistoryChanged
@@ -98,10 +98,10 @@ class Follower:
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
         correction = Correction(archive, wire, keys, clock, self._pause_correcting, hold_for_ms=lease_ms)
-        self._intake = Intake(archive, wire, keys, clock, correction, meter or Meter())
+        self.intake = Intake(archive, wire, keys, clock, correction, meter or Meter())
         self._correcting_since_ms: float | None = None
         self._is_delayed = False  # a correction took too long: it no longer prevents firing
-        self._covering = Covering(archive, wire, keys, self._recovery, clock)
+        self.covering = Covering(archive, wire, keys, self._recovery, clock)
         self._naming, self._next_heal_ms = Naming(wire, keys), 0.0
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.refusal: OtherFormat | None = None  # why it is outdated
@@ -114,7 +114,7 @@ class Follower:
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed, what *between* raises.
         """
-        self._intake.came = 0
+        self.intake.came = 0
         if self._archive.is_bootstrapping:  # the connection broke: the pages read so far may be of another history
             self._archive.abandon_bootstrap()
         try:
@@ -130,7 +130,7 @@ class Follower:
         if self._archive.position is not None and self._follow(within_ms):
             self.state = ArchiveState.FOLLOWING
             self._recovery.forget()
-            self._covering.step()
+            self.covering.step()
             self._heal()
             return True
         return self._find_history()
@@ -145,11 +145,6 @@ class Follower:
             self._is_delayed = True
             log.warning("correction_delayed", archive=str(self._archive.path), after_ms=PATIENCE_MS)
         self._between()
-
-    @property
-    def came(self) -> int:
-        """Number of entries that the last step appended."""
-        return self._intake.came
 
     @property
     def hold_for_ms(self) -> int:
@@ -171,11 +166,6 @@ class Follower:
     def awaits_people(self) -> bool:
         """Return True if an operator must run ``zsched archive recover``."""
         return self.state is ArchiveState.LOST and self._recovery.awaits_people
-
-    @property
-    def looked_at(self) -> frozenset[Position]:
-        """Return lost positions of other archives that need not wait for this one (``daemon.peers``)."""
-        return self._covering.looked_at
 
     def wait(self, bell: Bell) -> bool:
         """
@@ -199,8 +189,8 @@ class Follower:
     def _follow(self, within_ms: float) -> bool:
         """Append new entries. Return False if the log does not contain the archive's position."""
         try:
-            self._intake.read_on(within_ms)
-            self._intake.complete()
+            self.intake.read_on(within_ms)
+            self.intake.complete()
         except HistoryChanged:
             return False
         return True
@@ -210,7 +200,7 @@ class Follower:
     def _find_history(self) -> bool:
         """Find out why the log does not continue from here, and follow it if that is right."""
         archive, merged = self._archive, None
-        self._covering.forget()
+        self.covering.forget()
         self._demand_known_format()
         if archive.position is not None:
             merged = self._recovery.step(archive.position)
@@ -271,13 +261,13 @@ class Follower:
         archive.begin_bootstrap()
         try:
             if is_complete:
-                self._intake.append([first], None)
+                self.intake.append([first], None)
                 since = START
             else:
                 since = since or str(first.position.t_us)
-                self._intake.scan_all(first)
-            self._intake.read_on()
-            self._intake.complete()
+                self.intake.scan_all(first)
+            self.intake.read_on()
+            self.intake.complete()
             if merged is not None and not self._log.contains(merged):
                 raise HistoryChanged
         except HistoryChanged:  # from the start, at the next pass

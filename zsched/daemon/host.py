@@ -7,7 +7,7 @@ The daemon inside a worker: ``zsched worker --with-daemon``.
 
 It is an ordinary daemon, with its lease, fence and archive. Only its start and end differ.
 
-**Seats.** Any number of workers may run with a daemon; two of them have a seat (``storage.seats``), and a daemon. The
+**Seats.** Any number of workers may run with a daemon; two of them have a seat (``storage.lease``), and a daemon. The
 others wait, and cost one look a second. The worker takes the seat. Its daemon keeps it: a seat belongs to the process
 that fires, so a worker that hangs, or a task that holds its interpreter, changes nothing. A daemon that was stopped or
 cut off for longer than its seat lasts finds both taken when it returns. It ends then (``keep_seat``), and its worker
@@ -37,11 +37,10 @@ from typing import Final, NamedTuple
 import structlog
 
 from zsched.daemon.child import ChildProcess, spawn
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.running import DONE
 from zsched.errors import ZschedError
-from zsched.storage.seats import KEEP_S, Seats
+from zsched.storage.lease import KEEP_S, Seats
 
 log = structlog.get_logger(__name__)
 

@@ -79,8 +79,6 @@ class LostDelays(NamedTuple):
 
 
 USUAL: Final = LostDelays()
-
-
 _Suspect = tuple[Run, JobFacts]  # a run that seems lost, and its job as read
 
 
@@ -94,15 +92,9 @@ class LostRuns:
     every_ms: Final = _EVERY_MS
 
     def __init__(
-        self,
-        archiver: Archiver,
-        keys: Keys,
-        tracker: Tracker,
-        patience: LostDelays | None = None,
-        *,
-        tracebacks: bool = True,
+        self, archiver: Archiver, keys: Keys, tracker: Tracker, patience: LostDelays = USUAL, *, tracebacks: bool = True
     ) -> None:
-        self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience or USUAL
+        self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience
         self._tracebacks = tracebacks
         # By run id: the run, the time of its push in RQ's form, and the second in which it was first missed.
         self._missing: dict[str, tuple[Run, str, int]] = {}

@@ -1,10 +1,14 @@
-"""The daemon as a process: signals, the service manager, its archivist, settings of logging, exit code."""
+"""
+The daemon as a process: signals, settings and their reload, the service manager and the line that it shows, the
+archivist, the exit code.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -12,25 +16,26 @@ import structlog
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.daemon.about import facts, versions
-from zsched.daemon.archivist_main import run_child
+from zsched.core.wording import duration_text
+from zsched.daemon.archivist import run_child
 from zsched.daemon.child import ArchivistChild
 from zsched.daemon.daemon import Daemon
-from zsched.daemon.failures import Failures
 from zsched.daemon.host import Hosted, keep_seat
+from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.meter import Meter
-from zsched.daemon.reload import reload
-from zsched.daemon.running import DONE, exit_code_of, prepare
-from zsched.daemon.signals import Signals
-from zsched.daemon.status_line import StatusLine
+from zsched.daemon.running import DONE, Signals, exit_code_of, facts, prepare, versions
 from zsched.daemon.supervisor import Supervisor
-from zsched.errors import ConfigError, ZschedError
+from zsched.errors import ConfigError, RedisUnavailable, ZschedError
+from zsched.events import configure
+from zsched.health.checks_daemons import check_no_leader
 from zsched.health.facts import DaemonHealth
+from zsched.health.verdict import problems
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
+from zsched.storage.lease import Seats
+from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
-from zsched.storage.seats import Seats
 
 log = structlog.get_logger(__name__)
 
@@ -106,3 +111,99 @@ def _metered(
         place, remedy = f"[metrics] listen={settings.metrics.listen!r}", "install it: pip install 'zsched[ops]'"
         raise ConfigError(f"{place}: prometheus_client is not installed; {remedy}") from error
     return serving(settings, clock, health, versions(), lambda: child.pid)
+
+
+_AT_ONCE = ("log", "queues")  # sections
+_OTHERS = ("urgencies", "limits", "web")  # also the sections that no daemon reads
+
+
+def reload(before: Settings, read: Callable[[], Settings]) -> Settings:
+    """
+    Return the settings after SIGHUP: *before*, with the sections of *read* that can change in a running daemon.
+
+    The log's level and format, and the limits of queues, apply from the next pass on. Connections, archives and terms
+    depend on all other settings: if one differs, its key is logged, with the need of a restart. Invalid settings change
+    nothing.
+    """
+    try:
+        given = read()
+    except ConfigError as error:
+        log.error("reload_failed", reason=str(error), remedy="correct the settings and reload; nothing has changed")
+        return before
+    now = dataclasses.replace(before, **{section: getattr(given, section) for section in _AT_ONCE + _OTHERS})
+    configure(now.log.level, now.log.format)
+    log.info("settings_reloaded", changed=list(_differing(before, now)))
+    waiting = list(_differing(now, given))
+    if waiting:
+        log.warning("restart_needed", keys=waiting, reason="these hold from the daemon's next start on")
+    return now
+
+
+def _differing(one: Settings, other: Settings) -> Iterator[str]:
+    """Yield keys with different values, such as ``archive.retention_days``; user-named tables only as a whole."""
+    for section in dataclasses.fields(Settings):
+        before, after = getattr(one, section.name), getattr(other, section.name)
+        if before != after and dataclasses.is_dataclass(before):
+            keys = (key.name for key in dataclasses.fields(before))
+            yield from (f"{section.name}.{key}" for key in keys if getattr(before, key) != getattr(after, key))
+        elif before != after:
+            yield section.name
+
+
+_EVERY_S = 2.0
+_SHOWN_ELSEWHERE = ("no_leader", "late", "writes")  # problems that the line expresses itself
+
+
+class StatusLine(Loop):
+    """
+    The line that ``systemctl status`` shows: the role of daemon *id* (or the reason for none), the backlog, and the
+    lateness. *supervisor* gets it from ``start`` to ``stop``.
+
+    A background thread reads Redis every few seconds with *reader*, as `zsched status` does, so the daemon's own loops
+    need not. Without a service manager there is no thread.
+    """
+
+    def __init__(self, supervisor: Supervisor, reader: Reader, health: DaemonHealth, id: str) -> None:
+        super().__init__("status", self._tell, Failures(health.failing))
+        self._supervisor, self._reader, self._health, self._id = supervisor, reader, health, id
+
+    def start(self) -> None:
+        """Start the thread, if there is a service manager."""
+        if self._supervisor.listens:
+            super().start()
+
+    def _tell(self) -> float:
+        try:
+            text = text_of(self._reader.overview(), self._id, self._health)
+        except ZschedError as error:
+            text = unseen_text(error, self._health)
+        self._supervisor.status(text)
+        return _EVERY_S
+
+
+def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
+    """Summarise *overview* for daemon *id*, with the worst problem; refused writes come first."""
+    own, found = next(iter(problems(health)), None), problems(overview.server, overview)
+    refused = next((problem.text for problem in found if problem.name == "writes"), None)
+    others = [problem.text for problem in found if problem.name not in _SHOWN_ELSEWHERE]
+    if refused:
+        role = refused
+    elif overview.leader == id:
+        role = f"leading in epoch {overview.epoch}" + (f", but {own.text}" if own else "")
+    elif own:
+        role = own.text
+    elif overview.leader is None:
+        role = check_no_leader.alert
+    else:
+        role = f"standing by for {overview.leader}"
+    held = f", held for {duration_text(overview.held_ms)}" if overview.held_ms else ""
+    due, waiting = sum(overview.overdue.values()), sum(overview.waiting.values())
+    late = f", the oldest {duration_text(overview.late_ms)} late" if due else ""
+    return "; ".join([f"{role}{held}", f"{due:,} due{late}", f"{waiting:,} waiting", *others[:1]])
+
+
+def unseen_text(error: ZschedError, health: DaemonHealth) -> str:
+    """Return the reason why Redis could not be read, or why the daemon does not work."""
+    if isinstance(error, RedisUnavailable):
+        return str(error)
+    return next((own.text for own in problems(health)), f"cannot read the status: {error}")

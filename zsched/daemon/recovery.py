@@ -124,9 +124,7 @@ class RecoveryLoop:
                     return
             except (HistoryChanged, OtherDataSet):
                 yield RecoveryStep.STARTING_OVER
-            except (
-                OtherRestores
-            ):  # it counts as new in the next comparison, too: both colliding recoveries wait for long
+            except OtherRestores:  # it is new in the next comparison, too: both colliding recoveries wait for long
                 yield from self._wait(RecoveryStep.YIELDING, WAIT_MS)
             self.merge = self._compare()
 

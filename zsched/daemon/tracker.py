@@ -3,7 +3,7 @@ The tracker: the leader finds finished runs, and records their ends in the log, 
 
 It needs nothing in the worker or in the firing path. It finds finished runs in three ways:
 
-- RQ's own registries list the jobs that ended since the last scan (``endings``). The cost grows only with these jobs.
+- RQ's own registries list the jobs that ended since the last scan (``Endings``). The cost grows only with these jobs.
   So neither a million waiting runs nor a lost run at the head of its queue delays it.
 - Deadlines name the runs that may have expired in their queues.
 - Rounds through the archive's state, a part at a time, ask RQ about every open run. They find deleted and cancelled
@@ -39,14 +39,13 @@ from typing import Final
 import structlog
 
 from zsched.archive.runs import OpenRuns, open_runs
-from zsched.core.entry import Position
+from zsched.core.entry import Position, text
 from zsched.core.pages import pages_of
 from zsched.core.runs.attempts import Attempt, joined
 from zsched.core.runs.job import JobFacts
 from zsched.core.runs.run import Run, RunStatus, of_job, requeued
 from zsched.core.runs.run_id import RunKey, run_key
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Deadlines, Jobs
@@ -56,6 +55,68 @@ from zsched.storage.log import Log
 from zsched.storage.registries import Registries
 
 log = structlog.get_logger(__name__)
+
+_USUAL: Final = {"finished": 500, "failed": 31_536_000}  # RQ's own lifetimes, in s
+_SLOW_S: Final = 2  # a worker's clock behind the server's, at most
+_FAST_S: Final = 60  # and ahead of it
+_BEFORE_S: Final = 30  # the first scan's range: jobs that ended under another leader, or without one
+_ALIKE_S: Final = 5  # lifetimes that differ by less are the same
+_MOST: Final = 16  # lifetimes of one registry
+_LEARN_EVERY: Final = 20  # scans, from the first on
+
+
+class Endings:
+    """
+    Jobs that ended since the last scan. The cost grows only with these jobs, not with the waiting ones.
+
+    RQ's registries have a score for each ended job: the second in which RQ will forget it. That is its end plus a
+    lifetime. Few lifetimes are in use: 500 s for succeeded jobs, a year for failed ones, unless configured otherwise.
+    So for each lifetime, newly ended jobs appear at one place in the registry, and that place moves with the clock.
+    Every scan reads that place, beginning a little before the last scan (workers' clocks differ), and leaves out
+    reported jobs. Unknown lifetimes are learnt from a few random members.
+
+    Not found here: jobs with a lifetime beyond the 16 known ones; jobs that RQ keeps forever or not at all; jobs of a
+    worker with a clock that is wrong by more than the margin; cancelled or deleted jobs. The tracker's rounds find
+    these.
+    """
+
+    def __init__(self) -> None:
+        self._lifetimes: dict[str, dict[int, None]] = {}  # by registry, in the order in which they were learnt
+        self._reported: dict[str, set[bytes]] = {}  # by registry, at the last scan
+        self._last_s: int | None = None  # of the server, at the last scan
+        self._scans = 0
+
+    def scan(self, registries: Registries) -> list[str]:
+        """
+        Return the jobs that ended since the last scan; at the first scan, in the last half minute. RQ's own are
+        included.
+        """
+        now_s, keys = registries.now_s(), registries.keys()
+        for key, kind in keys.items():
+            self._lifetimes.setdefault(key, {_USUAL[kind]: None})
+        is_to_learn = self._scans % _LEARN_EVERY == 0
+        self._scans += 1
+        if is_to_learn:
+            self._learn(registries, keys)
+        earliest_s = now_s - _BEFORE_S
+        since_s = min(max(self._last_s or earliest_s, earliest_s), now_s) - _SLOW_S
+        spans = [(key, since_s + s, now_s + s + _FAST_S) for key in keys for s in sorted(self._lifetimes[key])]
+        read: dict[str, set[bytes]] = {key: set() for key in keys}
+        for (key, _, _), members in zip(spans, registries.members(spans), strict=True):
+            read[key].update(members)
+        ended = {id for key, members in read.items() for id in members - self._reported.get(key, set())}
+        self._reported, self._last_s = read, now_s  # the next scan reads nothing older than these
+        return [text(id) for id in ended]
+
+    def _learn(self, registries: Registries, keys: Iterable[str]) -> None:
+        for key, shown in registries.lifetimes(list(keys)).items():
+            known = self._lifetimes[key]
+            for lifetime_s in shown:
+                if not any(one < lifetime_s + _SLOW_S and lifetime_s < one + _ALIKE_S for one in known):
+                    known[lifetime_s] = None
+                    if len(known) > _MOST:  # drop the lifetime that was learnt first, except RQ's own
+                        del known[list(known)[1]]
+
 
 _EVERY_MS: Final = 250.0  # from one step to the next
 _SELDOM_MS: Final = 500.0  # while nothing ends

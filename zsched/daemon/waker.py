@@ -15,9 +15,7 @@ import select
 from contextlib import closing
 
 from zsched.core.clock import Clock
-from zsched.daemon.bell import Bell
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Bell, Failures, Loop
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 
@@ -26,23 +24,19 @@ _LOOK_S = 1.0  # between two questions to the Sentinels for the present master
 _SILENCE_S = 10.0  # without a message: PING; as long again without an answer: the connection is dead
 
 
-class Waker:
+class Waker(Loop):
     """Listens from ``start`` to ``stop``. ``wait`` is for one thread, ``wake`` for any."""
 
     def __init__(self, link: Link, keys: Keys, clock: Clock, failures: Failures | None = None) -> None:
-        self._link, self._channel, self._clock = link, keys.wake(), clock
+        super().__init__("waker", self._listen, failures, retry_s=_RETRY_S, clock=clock)
+        self._link, self._channel = link, keys.wake()
         self._alarm, self._news = Bell(), Bell()  # the sleep is over; it may have become shorter
         self._earliest_ms: float = float("inf")  # earliest due time put since the last wait, server's time
         self._was_woken = False  # the last sleep, by ``wake``
-        self._loop = Loop("waker", self._listen, failures, retry_s=_RETRY_S)
-
-    def start(self) -> None:
-        """Begin to listen."""
-        self._loop.start()
 
     def stop(self) -> None:
         """Stop listening. The thread ends within ten seconds, or with the process; this call does not wait for it."""
-        self._loop.stop()
+        super().stop()
         self._alarm.close()
         self._news.close()
 
@@ -93,7 +87,7 @@ class Waker:
         """Listen until stopped, or until *wire* no longer answers."""
         heard_ms, is_asked = self._clock.monotonic_ms(), False
         looked_ms, wait_s = heard_ms, _LOOK_S if self._link.finds_master else _SILENCE_S
-        while not self._loop.is_stopping:
+        while not self.is_stopping:
             if wire.wait_for_data(wait_s):
                 self._hear(wire.hear())
                 heard_ms, is_asked = self._clock.monotonic_ms(), False
@@ -105,7 +99,7 @@ class Waker:
             if self._clock.monotonic_ms() - looked_ms > _LOOK_S * 1000:
                 self._link.look_for_master()
                 looked_ms = self._clock.monotonic_ms()
-            self._loop.well()
+            self.well()
 
     def _hear(self, message: list[bytes]) -> None:
         if message[0] != b"message":

@@ -19,8 +19,8 @@ from zsched.core.runs.run import RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration, some
 from zsched.health.facts import DaemonHealth, Finding, QueuesUnknown, RedisUnseen, fine, health_check, problem, warning
-from zsched.storage.key_types import moving_away, wrong_text
 from zsched.storage.keys import Keys
+from zsched.storage.meta import moving_away, wrong_text
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import UNATTENDED_MS, StalledQueue, StalledQueues, waiting_text
 from zsched.storage.scripts import load

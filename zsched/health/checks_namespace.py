@@ -12,11 +12,10 @@ from zsched.core.wording import plural, some
 from zsched.errors import Garbled, RedisRefused
 from zsched.health.checks_daemons import in_quarantine, wrong_type
 from zsched.health.facts import Finding, Probe, fine, health_check, problem, skipped, warning
-from zsched.storage.meta import NUMBERS, number
+from zsched.storage.meta import NUMBERS, number, throttled_sets
 from zsched.storage.registries import members
 from zsched.storage.rqkeys import Registry
 from zsched.storage.scripts import unknown_format
-from zsched.storage.throttled import throttled_sets
 
 _QUEUES: Final = 500  # of RQ, checked at most
 _SCHEDULES: Final = 500  # recurring ones, checked at most

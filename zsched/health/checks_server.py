@@ -15,8 +15,8 @@ from zsched.core.entry import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
 from zsched.health.facts import Finding, Probe, fine, health_check, note, problem, skipped, warning
+from zsched.storage.remedies import WriteRefusal
 from zsched.storage.server import Server
-from zsched.storage.writes import WriteRefusal
 from zsched.zone_rules import installed
 
 OLDEST: Final = (6, 2)  # the first with COPY, which fires recurring schedules

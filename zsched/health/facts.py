@@ -62,7 +62,7 @@ class DaemonHealth:
     ``last_pass_ms``: the end of the last pass, by the monotonic clock, as leader or not, with Redis or without.
     ``leads``: True during a term. ``trouble``: the reason why the daemon is neither leader nor standby, or None.
     ``may_not_lead``: the reason why Redis does not let it lead, for its reports. ``failing``: threads beside the main
-    loop that fail at present, with reasons (``daemon.failures``); ``archivist_failing``: those of its archivist.
+    loop that fail at present, with reasons (``daemon.loop``); ``archivist_failing``: those of its archivist.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -8,7 +8,7 @@ If zsched has no option for a property of a job, the job is refused, and the pro
 (a retry that waits, a job of a Repeat) and zsched's own jobs are not moved.
 
 RQ's own delayed jobs are made by ``enqueue_at`` and ``enqueue_in``; they wait in ``rq:scheduled:<queue>``. They are
-moved. A daemon pushes such jobs at their time anyway, if no scheduler of RQ does (``daemon/native``). After the move
+moved. A daemon pushes such jobs at their time anyway, if no scheduler of RQ does (``daemon/releases``). After the move
 they have the log, the archive, ``zsched why``, and recovery of a lost Redis.
 
 Some jobs stay where they are: jobs that are due within ``SOON_S``, or nearly due when their turn comes; and runs that

@@ -33,8 +33,7 @@ import structlog
 
 from zsched.config.settings import MetricsSettings
 from zsched.core.clock import Clock
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Failures, Loop
 from zsched.errors import ZschedError
 
 log = structlog.get_logger(__name__)

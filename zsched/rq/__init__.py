@@ -8,9 +8,9 @@ A plain RQ worker calls whatever a job names. With ``[worker] guard = "enforce"`
 only (docs/how-to/sign-jobs.md). ``Guarded`` is for an own class, too, before ``RecordsAttempts``.
 """
 
-from zsched.rq.attempts import RecordsAttempts
 from zsched.rq.guarded import Guarded
 from zsched.rq.job import Job
+from zsched.rq.parts import RecordsAttempts
 from zsched.rq.workers import SimpleWorker, Worker
 
 __all__ = ["Guarded", "Job", "RecordsAttempts", "SimpleWorker", "Worker"]

@@ -24,17 +24,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from rq.exceptions import DeserializationError
 
+from zsched.config.settings import load_settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.options.allowed import is_allowed
 from zsched.core.runs.run_id import RunId
 from zsched.core.wording import in_a_line, plural
 from zsched.errors import ConfigError
 from zsched.rq.plain import PlainPickles, WarnedPickles, log
-from zsched.storage.called import called
 from zsched.storage.keyfile import KeyFile, KeyRing
 from zsched.storage.signing import (
     BadSignature,
@@ -43,6 +44,7 @@ from zsched.storage.signing import (
     Stamp,
     Subject,
     TooEarly,
+    called,
     check_run,
     demand_in_limits,
     shared_digest,
@@ -207,3 +209,34 @@ def _checked(ring: KeyRing, job_id: str, fields: Fields, now_s: int) -> Checked:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if not isinstance(error, NotPlain) else str(error)
+
+
+@cache
+def guard() -> JobGuard:
+    """
+    Return the guard of this worker process, by its settings: ``[worker]`` and ``[signing]`` of the file that
+    ``ZSCHED_CONFIG`` names, or of the environment. It imports ``[worker] task_modules``.
+
+    RQ makes a worker's classes by itself, so they find the guard here. It is made once, before the first job.
+
+    Raises:
+        ConfigError: settings or keys are wrong, or nothing would be allowed.
+        InvalidTask: a module cannot be imported.
+    """
+    settings = load_settings()
+    worker, mode = settings.worker, GuardMode(settings.worker.guard)
+    if mode is GuardMode.OFF:
+        return JobGuard(mode)
+    from zsched.tasks.lookup import tasks_of  # imported late: a worker without a guard needs no typeguard
+
+    tasks = {f"{module}.{name}" for module in worker.task_modules for name in tasks_of(module)}
+    if not tasks and not worker.allow_callables:
+        problem = f"[worker] guard={worker.guard!r}: no function is allowed"
+        raise ConfigError(f"{problem}; name modules in [worker] task_modules, or functions in allow_callables")
+    keys = None if settings.signing.keys_file is None else KeyFile(settings.signing.keys_file)
+    if keys is not None:
+        keys.current()  # a file that cannot be used ends the worker now, and not its first job
+    elif mode is GuardMode.ENFORCE and not worker.unsigned_rq_jobs:
+        problem = "[worker] guard='enforce': without keys no job could run"
+        raise ConfigError(f"{problem}; set [signing] keys_file, or [worker] unsigned_rq_jobs = true")
+    return JobGuard(mode, worker.allow_callables, tasks, keys, allows_unsigned=worker.unsigned_rq_jobs)

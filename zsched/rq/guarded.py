@@ -22,12 +22,10 @@ from rq.utils import now
 from zsched.core.runs.job import GUARD_FIELD, WARNED_FIELD
 from zsched.core.runs.run import REFUSED
 from zsched.errors import ConfigError
-from zsched.rq import process
-from zsched.rq.attempts import log
-from zsched.rq.guard import GuardMode, JobGuard
-from zsched.rq.horses import HidesSecrets
+from zsched.rq.guard import GuardMode, guard
 from zsched.rq.job import Job
-from zsched.rq.plain import plain_of
+from zsched.rq.parts import HidesSecrets
+from zsched.rq.plain import log, plain_of
 from zsched.storage.rqkeys import RqKeys, prefix_of
 from zsched.storage.rqversion import HAS_EXECUTIONS
 
@@ -39,7 +37,7 @@ class Guarded(HidesSecrets):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.guard: JobGuard = process.guard()
+        self.guard = guard()
         if not self.guard.is_on:
             return
         if not issubclass(self.job_class, Job):

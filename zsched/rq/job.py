@@ -17,8 +17,7 @@ import rq.job
 from rq.utils import decode_redis_hash
 
 from zsched.core.runs.signature import SIGNATURE_FIELD
-from zsched.rq import process
-from zsched.rq.guard import GuardMode, JobGuard, JobRefused, Permission
+from zsched.rq.guard import GuardMode, JobRefused, Permission, guard
 from zsched.rq.plain import plain_of, trusted_of
 
 _MADE_HERE: Final = Permission("")
@@ -30,7 +29,7 @@ class Job(rq.job.Job):
 
     def __init__(self, id: str | None = None, connection: Any = None, serializer: Any = None) -> None:
         super().__init__(id, connection, serializer)
-        self._guard: JobGuard = process.guard()
+        self._guard = guard()
         self.permission = _MADE_HERE
         self._fields: dict[str, Any] = {}  # of its hash
         self._is_meta_foreign = False  # another process wrote it since the decision

@@ -173,9 +173,7 @@ def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
     kwargs are left out.
     """
     tz, options = str(held.options.get("tz") or "UTC"), held.options
-    if (
-        not held.schedule.record.run and held.schedule.trigger is None
-    ):  # its rule is broken: the rest looks like a one-shot
+    if not held.schedule.record.run and held.schedule.trigger is None:  # a broken rule: the rest looks like a one-shot
         options = {name: value for name, value in options.items() if name != "at"}
     said = {name: _plain(name, value, tz) for name, value in options.items() if name != "id" and value is not None}
     names = [name for name in _ORDER if name in said] + sorted(set(said) - set(_ORDER))

@@ -232,33 +232,27 @@ class Dispatch:
         (``core.runs.job.JobFacts.seen``, or "gone"), and is left out if that changed meanwhile. Return None (LOST) if
         the log does not contain that entry: the runs may be unknown to this Redis.
         """
-        recorded = self._record("track", term, seen, (end_row(run, job) for run, job in over))
-        if recorded is None:
-            return None
-        entry, [number], paused = recorded
-        return RecordedEnds(entry, number, paused)
+        return self._record("track", term, seen, (end_row(run, job) for run, job in over))
 
     def lose(self, term: Term, seen: Position, dead: Sequence[Sequence[str]], ended_ms: int) -> RecordedEnds | None:
         """
         Put runs of dead workers back into their queues, or log that they are lost since *ended_ms*. *dead*: the rows of
         lost.lua. Runs that are alive, or changed meanwhile, are left alone. Return None (LOST) as ``track``.
         """
-        recorded = self._record("lost", term, seen, dead, ended_ms=ended_ms)
-        if recorded is None:
-            return None
-        entry, [again, ended], paused = recorded
-        return RecordedEnds(entry, len(ended), paused, _texts(again), _texts(ended))
+        return self._record("lost", term, seen, dead, ended_ms=ended_ms)
 
     def _record(
         self, script: str, term: Term, seen: Position, runs: Iterable[Sequence[str]], **arguments: int
-    ) -> tuple[Position | None, list[Any], list[str]] | None:
-        """Call *script* for *runs*. Return its log entry, the changed runs, and the paused schedules; None for LOST."""
+    ) -> RecordedEnds | None:
+        """Call *script* for *runs*. Return None for LOST."""
         rows = chain.from_iterable(runs)
         reply = self._scripts.call(script, seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **arguments, **term.fence)
         if reply[0] == "LOST":
             return None
         _now_ms, entry, t_us, *changed, paused = reply
-        return Position.of(entry, t_us) if any(changed) else None, changed, _texts(paused)
+        lists = [_texts(runs) for runs in changed if isinstance(runs, list)]  # lost.lua names runs, track.lua counts
+        number = len(lists[-1]) if lists else changed[0]
+        return RecordedEnds(Position.of(entry, t_us) if any(changed) else None, number, _texts(paused), *lists)
 
     def trim(self, term: Term, first_kept: str, limit: int) -> int:
         """Delete at most *limit* of the log's entries before id *first_kept*; return how many were deleted."""

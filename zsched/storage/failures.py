@@ -13,8 +13,7 @@ from zsched.config.urls import host_port, redact
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, ZschedError, show
 from zsched.storage import remedies
 from zsched.storage.found import Unfound, distrust_of
-from zsched.storage.remedies import Endpoint
-from zsched.storage.writes import WriteRefusal
+from zsched.storage.remedies import Endpoint, WriteRefusal
 
 _NODES: Final = "name some of its nodes, [redis] url = redis+cluster://host:6379,host2:6379, for all of its slots"
 # Temporary errors without a type in redis-py: BUSY with a long script; UNBLOCKED, which ends a wait when a master

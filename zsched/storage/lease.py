@@ -6,6 +6,10 @@ token: this comparison, the fence, makes a paused leader harmless. The lease its
 from competing. See ``daemon/elector.py`` for the protocol.
 
 A term is valid on one ``Server``: the process, and the history, on which it was won.
+
+Seats of a namespace are leases, too: for daemons inside workers. However many workers run with a daemon, two daemons
+have a seat: one leads, one stands by. A daemon keeps its seat every second. The seat of a daemon that is dead, stopped
+or cut off lapses.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from zsched.core.entry import text
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Wire
 from zsched.storage.keys import Keys
+from zsched.storage.meta import server_now_ms
 from zsched.storage.scripts import Scripts
 from zsched.storage.server import Server
 
@@ -31,7 +36,7 @@ class Term:
     """
     A won lease. ``trusted_until_ms`` is by the monotonic clock, and counted from the start of the attempt, so it is
     never later than the lease's end on the server. ``now_ms``: TIME of the reply. ``gen``: the names of the data set;
-    None without a name, and then nothing may be fired (``daemon.naming``).
+    None without a name, and then nothing may be fired (``daemon.data_set``).
     """
 
     token: str
@@ -133,3 +138,28 @@ class Lease:
     def release(self, term: Term) -> None:
         """End the term at once and wake the standby. Raises Stale if it had ended already."""
         self._scripts.call("release", token=term.token)
+
+
+KEEP_S: Final = 1.0  # from one call that keeps a seat to the next
+_SEAT_MS: Final = 6000  # a busy machine may start its daemon, or keep its seat, some seconds late
+_SEATS: Final = 2
+
+
+class Seats:
+    """The seats of one namespace over one channel."""
+
+    def __init__(self, channel: Channel, keys: Keys) -> None:
+        self._channel, self._keys, self._scripts = channel, keys, Scripts(channel, keys)
+
+    def take(self, daemon: str) -> bool:
+        """Take or keep a seat for the daemon of that id. Return False if others have all of them."""
+        return bool(self._scripts.call("seat", daemon=daemon, most=_SEATS, lease_ms=_SEAT_MS)[0] != "FULL")
+
+    def leave(self, daemon: str) -> None:
+        """Free the seat of *daemon*, if it has one."""
+        self._channel.execute("ZREM", self._keys.seats(), daemon)
+
+    def is_free(self) -> bool:
+        """Return True if a seat is free now."""
+        now_ms = server_now_ms(self._channel, self._keys)
+        return int(self._channel.execute("ZCOUNT", self._keys.seats(), f"({now_ms}", "+inf")) < _SEATS

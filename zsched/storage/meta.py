@@ -4,20 +4,26 @@ Reading ``meta`` and other keys from outside of scripts, and the errors for valu
 If a number of ``meta`` is invalid, scripts answer GARBLED (lua/lib/time.lua has the same rule) and do nothing: a
 guessed epoch, doubt or format could fire runs twice.
 
-This module also reads the server's clock as scripts see it: ``meta`` may move it for tests.
+This module also reads the server's clock as scripts see it: ``meta`` may move it for tests. And it names the keys of
+throttled schedules, which only ``meta`` knows.
+
+Another program may have written one of zsched's own keys as another type. Scripts ask for the size of each of their
+keys before they write anything (lua/lib/meta.lua), so Redis' WRONGTYPE means that nothing was written. Redis does not
+say which key it is: that is found when the error comes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple
 
 import redis
 
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import text
+from zsched.core.options.choices import Priority
 from zsched.errors import Garbled, RedisRefused
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
@@ -118,3 +124,63 @@ def doubted_until_ms(channel: Channel, keys: Keys) -> int:
     """
     doubt = number(keys, "doubt", channel.execute("HGET", keys.meta(), "doubt"))
     return max(doubt, server_now_ms(channel, keys))
+
+
+class Throttled(NamedTuple):
+    """Schedules of one lane and queue, or zone (``zone_in``), in the ZSET ``Keys.throttled``; it may be empty now."""
+
+    lane: Priority
+    queue: str
+
+    def key(self, keys: Keys) -> str:
+        """Return the key of the ZSET."""
+        return keys.throttled(self.lane, self.queue)
+
+
+def zone_in(queue: str) -> str | None:
+    """Return the zone in the place of a queue's name, or None: no name of a queue begins with - (set_aside.lua)."""
+    return queue[1:] if queue.startswith("-") else None
+
+
+def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
+    """
+    Return the sets that may hold schedules. A schedule moves there from its lane without a log entry, and back only
+    with one. So read the lanes first, then call this and read the sets: a schedule missed that way is in the log.
+    """
+    found = []
+    with asking(keys.meta()):
+        words = channel.execute("HGET", keys.meta(), "throttled")
+    for word in text(words or b"").split(" "):
+        lane, _, queue = word.partition(":")
+        with suppress(ValueError):  # a word of another writer
+            found += [Throttled(Priority(lane), queue)] if queue else []
+    return found
+
+
+def own_types(channel: Channel, keys: Keys) -> Iterator[tuple[str, str]]:
+    """Yield the keys that exist once per namespace, then those of throttled schedules, each with its type."""
+    yield from keys.types().items()
+    yield from ((throttled.key(keys), "zset") for throttled in throttled_sets(channel, keys))
+
+
+def explained(channel: Channel, keys: Keys, error: RedisRefused) -> RedisRefused:
+    """Return the error that names one of zsched's own keys of a wrong type, if *error* comes from it; else *error*."""
+    if type(error.__cause__) is not redis.ResponseError:  # out of memory, no permission, …
+        return error
+    with suppress(RedisRefused):
+        for key, wanted in own_types(channel, keys):
+            found = text(channel.execute("TYPE", key))
+            if found not in (wanted, "none"):
+                first, *command = moving_away(key)
+                return Garbled(wrong_text(key, found, wanted), f"{first}: {' '.join(command)}")
+    return error
+
+
+def wrong_text(key: str, found: str, wanted: str) -> str:
+    """Return the problem of a *key* whose type is *found*."""
+    return f"{key} is a {found}, and has to be a {wanted}: another program wrote it"
+
+
+def moving_away(key: str) -> tuple[str, ...]:
+    """Return the remedy for a *key* of a wrong type: a first step, and the command."""
+    return "find out who wrote it, then", "redis-cli", "RENAME", key, f"wrong:{key}"

@@ -31,11 +31,11 @@ from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, of_pres
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.meta import NUMBERS, asking, numbers, server_now_ms
+from zsched.storage.meta import NUMBERS, Throttled, asking, numbers, server_now_ms, throttled_sets, zone_in
 from zsched.storage.records import due_from_score
 from zsched.storage.registries import is_denied
 from zsched.storage.server import Server
-from zsched.storage.throttled import HeldBack, Throttled, held_back, throttled_sets
+from zsched.storage.throttled import HeldBack, held_back
 from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of
 
 _FIRST: Final = 10  # schedules of a lane that are read
@@ -343,7 +343,7 @@ def _since_ms(wire: Wire, keys: Keys, firsts: Mapping[str, list[bytes]], now_ms:
 def _types(keys: Keys, throttled: Sequence[Throttled]) -> dict[str, str]:
     """Return zsched's own keys, and those of RQ that firing needs, each with its right type."""
     sets = {one.key(keys): "zset" for one in throttled}
-    queues = {keys.rq.queue(one.queue): "list" for one in throttled if one.zone is None}
+    queues = {keys.rq.queue(one.queue): "list" for one in throttled if zone_in(one.queue) is None}
     return keys.types() | sets | {keys.rq.queues(): "set"} | queues
 
 

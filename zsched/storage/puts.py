@@ -256,7 +256,7 @@ class PutScripts:
             if policy := policy_text(definition):
                 own["policy"] = policy
             job["status"], allow_past = "queued", False
-            if of_run := letters + "q" * definition.policy.overlap.waits:  # q: others wait for it (rq/rings.py)
+            if of_run := letters + "q" * definition.policy.overlap.waits:  # q: others wait for it (rq/workers.py)
                 job["zs"] = "1" + of_run  # a new archive reads the others there while the run is open
         else:
             is_moved = definition.owner in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)

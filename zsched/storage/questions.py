@@ -25,8 +25,8 @@ from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.meta import server_now_ms
+from zsched.storage.remedies import WriteRefusal
 from zsched.storage.scripts import Scripts
-from zsched.storage.writes import WriteRefusal
 
 WAIT_S: Final = 2.0  # for an answer
 # Errors of json.loads and of malformed messages, such as numbers or brackets without end.

@@ -26,10 +26,10 @@ from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.meta import server_now_ms
+from zsched.storage.meta import server_now_ms, throttled_sets, zone_in
 from zsched.storage.registries import allowed_replies, members
 from zsched.storage.rqkeys import RqKeys
-from zsched.storage.throttled import HeldBack, throttled_sets
+from zsched.storage.throttled import HeldBack
 from zsched.storage.upcoming import WITHIN_MS
 from zsched.storage.workers import OF_LIVING, lives, workers_of
 
@@ -157,7 +157,7 @@ def used_queues(wire: Wire, keys: Keys) -> set[str]:
         runs = (keys.run_id(text(id), text(due)) for id, due in zip(flat[::2], flat[1::2], strict=True))
         commands += [("HGET", keys.rq.job(run), "origin") for run in runs]  # recurring schedules have no such job
     found = {text(queue) for queue in allowed_replies(wire, commands) if queue}
-    return found | {throttled.queue for throttled in throttled_sets(wire, keys) if throttled.zone is None}
+    return found | {one.queue for one in throttled_sets(wire, keys) if zone_in(one.queue) is None}
 
 
 def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:

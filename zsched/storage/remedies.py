@@ -1,13 +1,18 @@
 """
-Remedies for a Redis that does not answer, by the part that failed: a server, its TLS, a slot, or what finds the server.
+Remedies for a Redis that does not answer, by the part that failed: a server, its TLS, a slot, or what finds the server;
+and for one that refuses writes.
 
-A remedy is made where the error is born, so that every view gives the same one. It ends with a command for a shell.
+A remedy is made where the error is born, so that every view gives the same one. It ends with a command for a shell. An
+error of a call and a look at the server (``storage.server``) both lead to a ``WriteRefusal``, so that a client, the log
+of a daemon, ``zsched status`` and ``zsched doctor`` use the same words.
 """
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Final
 
 import redis
@@ -95,3 +100,37 @@ def _is_of_tls(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+# Redis 6.2 wraps the errors of a script's commands: "Error running script (…): … -MISCONF …".
+_CODE: Final = re.compile(r"(?:^|^(?:ERR )?Error running script .*: -)(READONLY|NOREPLICAS|OOM|MISCONF) ", re.DOTALL)
+
+
+class WriteRefusal(Enum):
+    """Reason of Redis to refuse writes: the cause, about Redis; the remedy for operators; and the code of its error."""
+
+    REPLICA = (
+        "it is a replica",
+        "give [redis] url the master's address, or name the Sentinels, which know it",
+        "READONLY",
+    )
+    FEW_REPLICAS = "too few replicas are in sync (min-replicas-to-write)", "bring the replicas back", "NOREPLICAS"
+    FULL = "it is full (maxmemory)", "free memory, or raise maxmemory", "OOM"
+    UNSAVED = (
+        "it cannot save its data to its disk",
+        "look at the log of Redis and at its disk; it accepts writes again after the next save",
+        "MISCONF",
+    )
+
+    def __init__(self, sentence: str, remedy: str, code: str) -> None:
+        self.sentence, self.remedy, self.code = sentence, remedy, code
+
+    @classmethod
+    def from_error(cls, error: BaseException | None) -> WriteRefusal | None:
+        """Return the member for an error reply; None for another error."""
+        if isinstance(error, redis.ReadOnlyError):  # redis-py takes the code off
+            return cls.REPLICA
+        if isinstance(error, redis.OutOfMemoryError):
+            return cls.FULL
+        found = _CODE.search(str(error))
+        return next((member for member in cls if found and found[1] == member.code), None)

@@ -13,10 +13,10 @@ from zsched.core.runs.run_id import RunId, nominal_ms_of, run_key
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
+from zsched.storage.meta import throttled_sets
 from zsched.storage.records import PAGE, read_records
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
-from zsched.storage.throttled import throttled_sets
 
 Page = tuple[Position | None, list[Record]]
 

@@ -60,9 +60,8 @@ from zsched.errors import (
     ZschedError,
 )
 from zsched.storage.connection import RESENDS, REST_S, Channel, Link, Wire
-from zsched.storage.key_types import explained
 from zsched.storage.keys import Keys, NamedKey
-from zsched.storage.meta import garbled_among
+from zsched.storage.meta import explained, garbled_among
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
 
 KEEP_OP_MS = 600_000  # time for which a repeated call is recognised

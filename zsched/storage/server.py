@@ -14,7 +14,7 @@ from zsched.core.entry import text
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.failures import one_node_only
-from zsched.storage.writes import WriteRefusal
+from zsched.storage.remedies import WriteRefusal
 
 # Settings that say more than INFO about refused writes. Ordinary users may not read them, and each refusal would be in
 # Redis' ACL LOG, so they are asked for only where INFO leaves it open.

@@ -30,13 +30,49 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import from_ms
+from zsched.core.entry import text
+from zsched.core.runs.job import CALLBACKS
 from zsched.core.runs.run_id import RunId, suffix_of
 from zsched.core.runs.signature import SIGNATURE_FIELD, parts_of
-from zsched.storage.called import called
 from zsched.storage.keyfile import BLOCK_BYTES, KeyRing, SigningKey
-from zsched.storage.unpickling import NotPlain, demand_plain, inflated
+from zsched.storage.unpickling import NotPlain, demand_plain, inflated, is_pickle, read_shown
 
 Fields = Mapping[str, Any]  # of a job: texts or bytes
+_PARTS: Final = 4  # of a payload: function, instance, args, kwargs
+
+
+class Called(NamedTuple):
+    """The dotted ``paths`` of the functions that a job names, its call's first; and its queue."""
+
+    paths: list[str]
+    queue: str
+
+
+def called(fields: Fields) -> Called:
+    """
+    Return the functions in the *fields* of a job, without importing or running anything of it.
+
+    RQ's worker imports the function of a job's call, and its callbacks, by their dotted paths. The path of the function
+    is in the payload: a pickle, which is read with placeholders for objects, or JSON.
+
+    Raises:
+        NotPlain: the payload is not a call of a function by its path, for example of a method of an object.
+    """
+    data = fields.get("data") or b""
+    try:
+        raw = inflated(data)
+        call = read_shown(raw) if is_pickle(raw) else json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise error if isinstance(error, NotPlain) else NotPlain("it is neither a pickle nor JSON") from error
+    if not isinstance(call, tuple | list) or len(call) != _PARTS or type(call[0]) is not str or call[1] is not None:
+        raise NotPlain("it is not the call of a function by its dotted path")
+    callbacks = (_text(fields.get(name)) for name in CALLBACKS.values())
+    return Called([call[0], *filter(None, callbacks)], _text(fields.get("origin")))
+
+
+def _text(value: Any) -> str:
+    return text(value) if isinstance(value, bytes) else value or ""
+
 
 # The signed fields of a job besides its data. zsched writes no webhooks and no repeats; workers would obey both.
 SIGNED: Final = (

@@ -7,36 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from zsched.core.entry import text
 from zsched.core.model import iso, json_of
-from zsched.core.options.choices import Priority
-from zsched.storage.connection import Channel
-from zsched.storage.keys import Keys
-from zsched.storage.meta import asking
-
-
-class Throttled(NamedTuple):
-    """One lane's schedules of one queue, in the ZSET ``Keys.throttled``; it may be empty by now."""
-
-    lane: Priority
-    queue: str
-
-    def key(self, keys: Keys) -> str:
-        """Return the key of the ZSET."""
-        return keys.throttled(self.lane, self.queue)
-
-    @property
-    def zone(self) -> str | None:
-        """The zone that the leader's machine lacks, if they wait for one, and not for a queue."""
-        return zone_in(self.queue)
-
-
-def zone_in(queue: str) -> str | None:
-    """Return the zone in the place of a queue's name, or None: no name of a queue begins with - (set_aside.lua)."""
-    return queue[1:] if queue.startswith("-") else None
+from zsched.storage.meta import Throttled, zone_in
 
 
 class HeldBack(NamedTuple):
@@ -73,21 +48,6 @@ class HeldBack(NamedTuple):
         others = {"queue": None if self.zone else self.queue, "since": iso(self.since_ms)}
         names = "queue", "zone", "max_per_second", "blocked_by", "waiting", "since"
         return json_of(self, *names, max_per_second=self.per_second, **others)
-
-
-def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
-    """
-    Return the sets that may hold schedules. A schedule moves there from its lane without a log entry, and back only
-    with one. So read the lanes first, then call this and read the sets: a schedule missed that way is in the log.
-    """
-    found = []
-    with asking(keys.meta()):
-        words = channel.execute("HGET", keys.meta(), "throttled")
-    for word in text(words or b"").split(" "):
-        lane, _, queue = word.partition(":")
-        with suppress(ValueError):  # a word of another writer
-            found += [Throttled(Priority(lane), queue)] if queue else []
-    return found
 
 
 def held_back(

@@ -97,34 +97,21 @@ class Signature:
             payload[name] = value
         return payload
 
-    def check(self, payload: Mapping[str, Any]) -> None:
+    def check(self, payload: Mapping[str, Any], *, is_part: bool = False) -> None:
         """
-        Check that *payload* fits.
+        Check that *payload* fits. *is_part*: other arguments may be missing.
 
         Raises:
             InvalidSchedule: a parameter is unknown, missing, or of another type; ``field`` is its name.
         """
-        for mistake in self.mistakes(payload):
+        for mistake in self.mistakes(payload, is_part=is_part):
             raise mistake
 
-    def check_some(self, payload: Mapping[str, Any]) -> None:
-        """Check only the arguments that *payload* has; others may be missing. Raises as ``check``."""
-        for mistake in self._mistakes_in(payload):
-            raise mistake
-
-    def mistakes(self, payload: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
-        """Yield all mistakes in *payload*; ``check`` raises the first. A missing argument has the value NOT_GIVEN."""
-        yield from self._mistakes_in(payload)
-        for name, parameter in self.parameters.items():
-            if name not in payload and parameter.default is NO_DEFAULT:
-                yield InvalidSchedule(name, NOT_GIVEN, f"task {self._path} needs it", f"give {name}=…")
-
-    def nearest(self, name: object) -> str | None:
-        """Return the parameter with the most similar name, if *name* may be a misspelling of it."""
-        return next(iter(difflib.get_close_matches(str(name), self.parameters, 1, 0.6)), None)
-
-    def _mistakes_in(self, payload: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
-        """Yield the mistakes in the arguments that *payload* has."""
+    def mistakes(self, payload: Mapping[str, Any], *, is_part: bool = False) -> Iterator[InvalidSchedule]:
+        """
+        Yield all mistakes in *payload*; ``check`` raises the first. A missing argument has the value NOT_GIVEN. A value
+        whose type cannot be checked counts as a mistake, too, with the reason.
+        """
         for name, value in payload.items():
             parameter = self.parameters.get(name)
             if parameter is None:
@@ -141,6 +128,13 @@ class Signature:
             if misfit is not None:
                 joint = "" if misfit.startswith("wants ") else ":"
                 yield InvalidSchedule(name, value, f"task {self._path}{joint} {misfit}", "")
+        for name, parameter in self.parameters.items():
+            if not is_part and name not in payload and parameter.default is NO_DEFAULT:
+                yield InvalidSchedule(name, NOT_GIVEN, f"task {self._path} needs it", f"give {name}=…")
+
+    def nearest(self, name: object) -> str | None:
+        """Return the parameter with the most similar name, if *name* may be a misspelling of it."""
+        return next(iter(difflib.get_close_matches(str(name), self.parameters, 1, 0.6)), None)
 
     def _listed(self) -> str:
         return ", ".join(map(str, self.parameters.values())) or "none"

@@ -37,11 +37,10 @@ from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.occurrences.changes import Change
 from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import Run
-from zsched.daemon.native import Native
-from zsched.daemon.pauses import PauseEnder
+from zsched.daemon.releases import Native
 from zsched.daemon.replan import CalendarReplanner
-from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tick import Tick, Ticker
+from zsched.daemon.upkeep import PauseEnder, SlotKeeper
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
 from zsched.files.applying import Application, Applied
 from zsched.files.checking import ClientChecks
@@ -53,9 +52,8 @@ from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 from zsched.testing import ground
-from zsched.testing.ground import ClientClock, FrozenClock
+from zsched.testing.ground import ClientClock, FrozenClock, InlineWorker
 from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Pushes
-from zsched.testing.worker import InlineWorker
 
 if TYPE_CHECKING:
     from zsched.aio import AsyncClient

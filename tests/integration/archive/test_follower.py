@@ -20,8 +20,8 @@ from zsched.archive import START
 from zsched.archive.places import facts_at
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry, Position
-from zsched.daemon.bell import Bell
 from zsched.daemon.follower import Follower
+from zsched.daemon.loop import Bell
 from zsched.daemon.meter import Meter
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable

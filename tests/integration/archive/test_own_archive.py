@@ -20,7 +20,7 @@ from zsched.core import entry
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.entry import FORMAT, OLDEST_FORMAT, Position
 from zsched.daemon import own_archive
-from zsched.daemon.bell import Bell
+from zsched.daemon.loop import Bell
 from zsched.daemon.own_archive import OwnArchive
 from zsched.errors import ArchiveFailed, ArchiveForeign, ArchiveInUse, ArchiveOfAnother
 from zsched.storage.archivers import ArchiveState

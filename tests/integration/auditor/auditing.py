@@ -20,8 +20,7 @@ from zsched.core.clock import from_ms
 from zsched.core.entry import Entry
 from zsched.core.recovery.audit import Alarm
 from zsched.daemon import auditor as module
-from zsched.daemon.auditor import Auditor
-from zsched.daemon.inspection import Inspection
+from zsched.daemon.auditor import Auditor, Inspection
 from zsched.storage.dispatch import FireResult
 from zsched.storage.log import Log
 from zsched.storage.scanner import Scanner

@@ -18,8 +18,8 @@ from zsched.archive.runs import OpenRuns
 from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunKey
-from zsched.daemon import endings, tracker
-from zsched.daemon.endings import Endings
+from zsched.daemon import tracker
+from zsched.daemon.tracker import Endings
 from zsched.errors import Stale
 from zsched.storage.log import Log
 from zsched.storage.registries import Registries
@@ -175,7 +175,7 @@ def test_a_run_whose_job_was_deleted_is_recorded_with_its_queue(tracking: Tracki
 def test_the_tracker_learns_the_lifetimes_of_finished_jobs(
     tracking: Tracking, monkeypatch: pytest.MonkeyPatch, lifetime_s: int
 ) -> None:
-    monkeypatch.setattr(endings, "_LEARN_EVERY", 1)
+    monkeypatch.setattr(tracker, "_LEARN_EVERY", 1)
     runs = [tracking.client.enqueue(FUNC, id=id).run_id for id in "abc"]
     tracking.step()
     finish(tracking.redis, runs[0], lifetime_s=lifetime_s)

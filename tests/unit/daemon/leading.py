@@ -11,7 +11,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.daemon.meter import Meter
-from zsched.daemon.native import NextLook
+from zsched.daemon.releases import NextLook
 from zsched.daemon.tick import Tick, Ticker
 from zsched.storage.dispatch import DueRecurring, FireResult, PlannedDue, Stopped, Window
 from zsched.storage.lease import Term

@@ -20,7 +20,7 @@ from zsched.config.settings import ArchiveSettings, DaemonSettings, LogSettings,
 from zsched.core.clock import ManualClock
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.daemon import Daemon
-from zsched.daemon.reload import reload
+from zsched.daemon.process import reload
 from zsched.errors import ConfigError
 from zsched.storage.connection import Link
 
@@ -87,7 +87,7 @@ BEFORE = Settings()
 def configured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Levels and formats of the log that came into force; structlog is unchanged."""
     found: list[tuple[str, str]] = []
-    monkeypatch.setattr("zsched.daemon.reload.configure", lambda *given: found.append(given))
+    monkeypatch.setattr("zsched.daemon.process.configure", lambda *given: found.append(given))
     return found
 
 

@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 from tests.waiting import WITHIN_S, eventually
 from zsched.core.clock import ManualClock
 from zsched.daemon import child as module
-from zsched.daemon.about import facts
 from zsched.daemon.child import ArchivistChild
+from zsched.daemon.running import facts
 from zsched.errors import ArchiveError, ArchiveForeign
 from zsched.health.facts import DaemonHealth
 

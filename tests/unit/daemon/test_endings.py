@@ -13,9 +13,9 @@ from zsched.core.entry import Entry, Position
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run import EXPIRED, FAILURES, GONE, Run, RunStatus, facts_text
-from zsched.daemon import suppressed
-from zsched.daemon.endings import Endings
-from zsched.daemon.suppressed import SuppressedRuns
+from zsched.daemon import auditor
+from zsched.daemon.auditor import SuppressedRuns
+from zsched.daemon.tracker import Endings
 from zsched.storage import answering
 from zsched.storage.dispatch import end_row
 
@@ -112,8 +112,8 @@ class _History:
 @pytest.fixture
 def history(monkeypatch: pytest.MonkeyPatch) -> type[_History]:
     history = type("History", (_History,), {"asked": []})
-    monkeypatch.setattr(suppressed, "History", history)
-    monkeypatch.setattr(suppressed, "find_suppressed", history.find)
+    monkeypatch.setattr(auditor, "History", history)
+    monkeypatch.setattr(auditor, "find_suppressed", history.find)
     return history
 
 

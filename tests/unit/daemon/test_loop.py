@@ -15,9 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.waiting import WITHIN_S, eventually
 from zsched.core.clock import ManualClock
-from zsched.daemon.bell import Bell
-from zsched.daemon.failures import Failures
-from zsched.daemon.loop import Loop
+from zsched.daemon.loop import Bell, Failures, Loop
 from zsched.errors import ArchiveFailed, RedisRefused, RedisUnavailable
 
 
@@ -182,10 +180,10 @@ def test_a_bell_that_is_closed_twice_closes_no_other_descriptor() -> None:
 
 _THREADS = """
 import ctypes, threading
-from zsched.daemon import heap
+from zsched.daemon import running
 
 if {is_limited}:
-    heap.share_one()
+    running.share_heap()
 have_allocated = threading.Barrier(5)
 def allocate():
     held = [bytes(100_000) for _ in range(10)]  # too large for Python's own allocator, too small for mmap
@@ -216,16 +214,16 @@ def test_the_threads_of_a_daemon_share_one_heap(is_limited: bool, expected: bool
 def test_a_trimmed_heap_returns_freed_memory_before_its_end() -> None:
     program = """
 from pathlib import Path
-from zsched.daemon import heap
+from zsched.daemon import running
 
 def resident_kib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4
-heap.share_one()
+running.share_heap()
 held = [b"x" * (100_000 + n) for n in range(500)]
 last = held[-1]  # at the end of the heap
 full_kib = resident_kib()
 del held
-heap.trim()
+running.trim_heap()
 print(full_kib - resident_kib())
 """
     freed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout

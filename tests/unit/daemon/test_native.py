@@ -12,7 +12,7 @@ from structlog.testing import LogCapture
 from tests.prefix import RQ
 from tests.unit.daemon.leading import Events
 from zsched.core.clock import ManualClock
-from zsched.daemon.native import Native, NextLook
+from zsched.daemon.releases import Native, NextLook
 from zsched.errors import RedisRefused, Stale
 from zsched.storage.lease import Term
 from zsched.storage.native import MovedJobs

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.clock import LAST_MS, ManualClock
-from zsched.daemon.server_clock import JUMP_MS, STEADY_MS, ServerClock
+from zsched.daemon.tick import JUMP_MS, STEADY_MS, ServerClock
 
 OFFSET_MS = 1_767_225_600_000.25  # of the server's clock from the monotonic one
 

@@ -15,7 +15,7 @@ from tests.waiting import ENDS_S
 # A mutex that is locked twice: a call that the system does not end for a signal.
 _DEAF = """
 import ctypes, os
-from zsched.daemon.signals import Signals
+from zsched.daemon.running import Signals
 
 signals = Signals()
 os.write(1, b"ready\\n")

@@ -12,7 +12,7 @@ import pytest
 
 from zsched.core.clock import ManualClock
 from zsched.core.options.choices import Priority
-from zsched.daemon.status_line import text_of
+from zsched.daemon.process import text_of
 from zsched.daemon.supervisor import Supervisor
 from zsched.health.facts import DaemonHealth
 from zsched.storage.archivers import ArchiveState, Report

@@ -13,9 +13,8 @@ from structlog.testing import LogCapture
 from tests.prefix import RQ
 from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, Events, TickingLeader, hourly
 from zsched.core.occurrences.outcomes import Outcome
-from zsched.daemon.native import NextLook
-from zsched.daemon.server_clock import JUMP_MS, STEADY_MS
-from zsched.daemon.tick import Tick
+from zsched.daemon.releases import NextLook
+from zsched.daemon.tick import JUMP_MS, STEADY_MS, Tick
 from zsched.storage.dispatch import FireResult, Stopped
 
 

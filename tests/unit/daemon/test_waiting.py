@@ -10,8 +10,7 @@ from structlog.testing import LogCapture
 
 from tests.unit.daemon.leading import Events
 from zsched.core.clock import ManualClock
-from zsched.daemon.native import NextLook
-from zsched.daemon.waiting import WaitingRuns
+from zsched.daemon.releases import NextLook, WaitingRuns
 from zsched.errors import RedisUnavailable, ServerChanged, Stale
 from zsched.storage.dispatch import Stopped, Unblocked, Window
 from zsched.storage.lease import Term

@@ -312,6 +312,6 @@ def test_the_waker_listens_again_after_its_connection_was_lost(monkeypatch: pyte
 
     waker.stop()
     ends.set()
-    assert waker._loop.join(WITHIN_S)
+    assert waker.join(WITHIN_S)
     assert 2 == opened.qsize()
     assert all(wire.is_closed for wire in opened.queue)

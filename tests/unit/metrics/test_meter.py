@@ -19,8 +19,8 @@ from zsched.config.settings import Settings
 from zsched.core.clock import ManualClock
 from zsched.core.options.choices import Priority
 from zsched.health.facts import DaemonHealth
-from zsched.metrics.collector import CachedReader, DaemonCollector, RedisReading
 from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, Names
+from zsched.metrics.serving import CachedReader, DaemonCollector, RedisReading
 from zsched.metrics.web_collector import exposition
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.overview import Overview

@@ -19,8 +19,8 @@ from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.core.runs.run import RunStatus
 from zsched.health.facts import DaemonHealth
-from zsched.metrics.collector import CachedReader, DaemonCollector
 from zsched.metrics.meter import DURATION_S, WAIT_S, DaemonMeter, Distribution, Names
+from zsched.metrics.serving import CachedReader, DaemonCollector
 from zsched.metrics.web_collector import WebCollector
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.archivers import Archivers, ArchiveState

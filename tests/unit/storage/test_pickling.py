@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.unit.rqjob.jobs import restored
-from zsched.storage.called import called
 from zsched.storage.pickling import CallPickler, pickled
 from zsched.storage.rqjob import Encoder
+from zsched.storage.signing import called
 from zsched.storage.unpickling import inflated, is_pickle, read_plain
 
 PATH = "app.tasks.send_reminder"

@@ -11,7 +11,7 @@ A schedule that is in quarantine by the log, but not in Redis, stays where it is
 would obey a forged entry.
 
 **Quarantine.** A quarantined schedule goes back to its lane, with the content that the log has, if Redis has another
-content or none: then that was the cause. It also goes back if the cause is over (``daemon.inspection``).
+content or none: then that was the cause. It also goes back if the cause is over (``daemon.auditor``).
 
 **Occurrence.** An entry that created the schedule, resumed it with ``skip`` or advanced it has chosen *nominal*: the
 rule's first time after that entry's TIME. Later entries that left *nominal* unchanged (``run_now``, a put of the same

@@ -1,38 +1,72 @@
 """
-The recorder of failed attempts, inside of RQ's workers.
+Parts of worker classes: the recorder of failed attempts, and a start of processes without secrets.
 
-RQ calls ``handle_job_failure`` for each attempt that ends badly: it raised, took too long, was stopped, or its work
-horse was killed. The work horse calls it, or the worker after the work horse's death. For a task that returns
-``rq.Retry``, it calls ``handle_job_retry``. The record is written before RQ queues or ends the job: so RQ can delete
-the job afterwards, and the next attempt finds the record.
+**Attempts.** RQ calls ``handle_job_failure`` for each attempt that ends badly: it raised, took too long, was stopped,
+or its work horse was killed. The work horse calls it, or the worker after the work horse's death. For a task that
+returns ``rq.Retry``, it calls ``handle_job_retry``. The record is written before RQ queues or ends the job: so RQ can
+delete the job afterwards, and the next attempt finds the record.
 
 It needs no more rights in Redis than RQ's worker and ``current_run`` have. An error is logged, and nothing else
 changes: RQ handles the failure as always. The record costs three round trips for each failed attempt, none for others.
 
 Not guaranteed: a worker that is killed records nothing. The leader records that attempt if it puts the run back
 (``daemon.lost``).
+
+**Secrets.** RQ's SpawnWorker starts a process for each task, and writes the arguments of the connection into the
+command line of ``python -c``, which ``ps`` shows. Here each text among them, such as user and password, is given by the
+environment, which only the process's own user and root can read. The process takes it out again before the task begins.
 """
 
 from __future__ import annotations
 
-import logging
+import os
 from datetime import datetime
 from typing import Any, Final
 
+import rq
 from rq import Queue, Retry
 from rq.job import Job
+from rq.worker import BaseWorker
 
 from zsched.core.clock import SystemClock
 from zsched.core.runs.attempts import ATTEMPTS_FIELD, Attempt, added, attempts_of, attempts_text, with_error
 from zsched.core.runs.job import RQ_TIME, ms_of
 from zsched.core.runs.run_id import RunId
 from zsched.current import keys_of_run
-from zsched.rq.horses import HidesSecrets
+from zsched.rq.plain import log
 from zsched.storage.jobs import Notes
+
+_VARIABLE: Final = "_ZSCHED_{}"  # of an argument of the connection; settings begin with ZSCHED_
+
+
+class HidesSecrets(BaseWorker):
+    """A part of a worker class, before one of RQ's: if that spawns a process for each task, ``ps`` shows no secret."""
+
+    def fork_work_horse(self, *args: Any) -> None:
+        """Start the process of a task. RQ writes the arguments into its source as their ``repr``."""
+        is_spawned = isinstance(self, rq.SpawnWorker)  # otherwise it inherits the connection
+        given = self.connection.connection_pool.connection_kwargs if is_spawned else {}
+        texts = {name: value for name, value in given.items() if isinstance(value, str | bytes)}
+        variables = {_VARIABLE.format(name): ascii(value) for name, value in texts.items()}
+        os.environ |= variables
+        given |= {name: _from_environment(name, value) for name, value in texts.items()}
+        try:
+            super().fork_work_horse(*args)  # type: ignore[misc]  # of all classes that start processes
+        finally:
+            given |= texts
+            for variable in variables:
+                del os.environ[variable]
+
+
+def _from_environment(name: str, value: str | bytes) -> Any:
+    """Return a text equal to *value*, for the threads that connect meanwhile, with another ``repr``."""
+    source = f"__import__('ast').literal_eval(__import__('os').environ.pop({_VARIABLE.format(name)!r}))"
+    kind = type(value)
+    return type("Hidden", (kind,), {"__repr__": lambda _: source})(value)
+
 
 _RETRIED: Final = "the task returned rq.Retry"
 _TOO_OFTEN: Final = "the task returned rq.Retry, and had no retry left"
-log: Final = logging.getLogger("zsched.rq")  # as RQ's workers log
 
 
 class RecordsAttempts(HidesSecrets):
