@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +20,10 @@ from zsched.core.occurrences.search import Facets
 from zsched.core.occurrences.timeline import Timeline
 from zsched.core.runs.run import Run, RunStatus
 from zsched.web.console.drawing import Mark, ShownTime, Strip, drawn_rows, mark_of
-from zsched.web.console.timeline import ListedRow
+from zsched.web.console.timeline import _ZOOMS, ListedRow, _shown_time
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 SHOWN = ShownTime(0, 10 * HOUR_MS)
 NOW_MS = 5 * HOUR_MS
 
@@ -189,3 +191,15 @@ def test_occurrences_and_runs_that_a_person_cancelled_have_a_grey_mark_and_are_n
     found = timeline(("a", False, [(1, "cancelled", 2)]))
     [row] = drawn_rows(SHOWN, found, RowsBy.SCHEDULE, [replace(one, facets=RULE) for one in cancelled], {})
     assert (0, 2) == (row.bad, len(row.marks))
+
+
+@pytest.mark.parametrize("name", ["1 year", "30 days", "1 min"])
+@pytest.mark.parametrize("days", range(6))
+def test_a_shown_time_can_be_moved_by_half_of_it_again_and_again_at_any_date(name: str, days: int) -> None:
+    query = ShownTime(0, 1).around((20_000 + days) * DAY_MS + 1, _ZOOMS[name])
+    for _ in range(5):
+        view: Any = SimpleNamespace(request=SimpleNamespace(query_params=query), zone=lambda: "UTC")
+        shown = _shown_time(view, 0, 1)
+
+        assert _ZOOMS[name] <= shown.span_ms <= min(_ZOOMS[name] + 6 * shown.step_ms, 369 * DAY_MS)
+        query = shown.moved(0.5)

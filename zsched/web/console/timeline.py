@@ -145,8 +145,9 @@ def _shown_time(view: View, start_ms: int, end_ms: int, step_ms: int = 0) -> Sho
         instant_ms(name, rfc3339(name, given[name]), view.zone()) if given.get(name) else usual_ms
         for name, usual_ms in (("from", start_ms), ("to", end_ms))
     )
-    if not 0 < end_ms - start_ms <= _MOST_MS:
+    if not 0 < end_ms - start_ms <= _MOST_MS + 2 * _STEPS[-1] * MINUTE_MS:  # a shown year has whole bars
         raise InvalidSchedule("to", given.get("to"), "not later than from, by a year at most", "give another time")
+    start_ms = max(start_ms, end_ms - _MOST_MS)
     steps_ms = (one * MINUTE_MS for one in _STEPS)
     step_ms = step_ms or next(one for one in steps_ms if one * _BARS >= end_ms - start_ms)
     return ShownTime(start_ms // step_ms * step_ms, -(-end_ms // step_ms) * step_ms, step_ms)

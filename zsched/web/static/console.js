@@ -391,7 +391,7 @@ const longestMs = 365 * 86400000;
 
 function showTime(low, high, place = "") {
   const url = new URL(location.href);
-  url.searchParams.set("from", new Date(Math.max(low, high - longestMs)).toISOString());  // a year has whole bars
+  url.searchParams.set("from", new Date(low).toISOString());
   url.searchParams.set("to", new Date(high).toISOString());
   url.hash = place;
   location.assign(url);
