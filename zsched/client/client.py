@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from zsched.storage.reader import Reader
     from zsched.storage.reruns import Reruns
     from zsched.storage.rqjob import Encoder
-    from zsched.storage.signer import Signer
+    from zsched.storage.signing import Signer
     from zsched.storage.store import Store
 
 # Parts that know the caller, and are made anew for another one.
@@ -314,7 +314,7 @@ class Client(Schedules):
 def _signer(link: Link, keys: Keys, clock: Clock, file: str, valid_days: int) -> Signer:
     from zsched.storage.keyfile import KeyFile
     from zsched.storage.meta import server_now_ms
-    from zsched.storage.signer import Signer, checked_valid_days
+    from zsched.storage.signing import Signer, checked_valid_days
 
     days = checked_valid_days(valid_days)
     return Signer(KeyFile(file), keys, days, clock, partial(server_now_ms, link, keys))

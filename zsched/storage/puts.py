@@ -38,7 +38,7 @@ from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import KEEP_OP_MS, BulkCall, Scripts, stream, word_text
 
 if TYPE_CHECKING:
-    from zsched.storage.signer import Signer
+    from zsched.storage.signing import Signer
 
 ROW_SIZE: Final = 4
 RELATIVE: Final = ("+", "=")  # how the due of a delay begins

@@ -23,7 +23,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
 from zsched.storage.questions import Questions
 from zsched.storage.scripts import KEEP_OP_MS, Scripts
-from zsched.storage.signer import Signer
+from zsched.storage.signing import Signer
 
 MOST_WAITING: Final = 50_000  # runs of queues that are searched in one call: 1 ms of Redis
 _KEEP_RETRIED_MS: Final = 86_400_000  # time for which Redis knows that a run was retried; then the history knows it

@@ -20,7 +20,6 @@ from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.errors import ConfigError, InvalidSchedule
 from zsched.rq.guard import GuardMode, JobGuard
 from zsched.storage.keyfile import KeyFile, KeyRing, SigningKey, new_key_line, read_keys
-from zsched.storage.signer import checked_valid_days
 from zsched.storage.signing import (
     EARLY_S,
     SIGNED,
@@ -30,6 +29,7 @@ from zsched.storage.signing import (
     TooEarly,
     check_run,
     check_schedule,
+    checked_valid_days,
     shared_digest,
 )
 
