@@ -13,7 +13,7 @@ import redis
 from tests.builders.command_line import Zsched
 from zsched import AsyncClient, Client, InvalidSchedule
 from zsched.cli.program import DONE, USAGE
-from zsched.client import forecast as reading
+from zsched.client import timeline as reading
 from zsched.core.clock import to_ms
 from zsched.core.options.allowed import Limits
 from zsched.core.runs.run_id import RunId

@@ -19,7 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 from zsched.client.client import Client
-from zsched.client.forecast import usual_durations_ms
+from zsched.client.timeline import usual_durations_ms
 from zsched.core.clock import from_ms
 from zsched.core.entry import text
 from zsched.core.listing import id_test

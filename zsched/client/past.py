@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from zsched.client.answers import Answers, Results
     from zsched.core.entry import Entry, Position
     from zsched.core.occurrences.changes import Change
-    from zsched.core.occurrences.counts import RowsBy
+    from zsched.core.occurrences.counts import RowsBy, Timeline
     from zsched.core.occurrences.forecast import By, Forecast
     from zsched.core.occurrences.outcomes import What
-    from zsched.core.occurrences.timeline import Timeline
     from zsched.core.options.allowed import Limits
     from zsched.core.runs.run import Run, RunStatus
     from zsched.core.story.source import Source
@@ -153,7 +152,7 @@ class Past:
             InvalidSchedule: an argument is invalid, or the answer would be too large.
             ArchiveError: as ``history``, while the durations were read.
         """
-        from zsched.client.forecast import forecast
+        from zsched.client.timeline import forecast
 
         return forecast(self._link, self._reader, self._answers, self._limits, start, end, asked)
 
