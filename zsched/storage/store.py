@@ -21,9 +21,8 @@ from uuid import uuid4
 from zsched.core.entry import text
 from zsched.core.model import Schedule
 from zsched.core.occurrences.first_times import REPLANS, after_missed
-from zsched.core.occurrences.planning import trigger_of
+from zsched.core.occurrences.planning import skip_plan, trigger_of
 from zsched.core.occurrences.policy import passed_text
-from zsched.core.occurrences.skips import skip_plan
 from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.options.instants import instant_ms
 from zsched.core.record import Record, skips_text

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from zsched.core.model import Schedule
 from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.occurrences.planning import skip_plan
 from zsched.core.occurrences.policy import Policy, plan
-from zsched.core.occurrences.skips import skip_plan
 from zsched.core.options.choices import CatchUp, Overlap, ScheduleState
 from zsched.core.record import STATE, skipped_in, skips_text
 from zsched.core.triggers.spec import OnExcluded, TriggerSpec
