@@ -28,7 +28,7 @@ from zsched.core.options.arguments import FacetFilters, SearchFilters, check_fil
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import zone_name
 from zsched.core.options.instants import instant_ms
-from zsched.core.runs.missing_functions import ITS_PLACE
+from zsched.core.runs.attempts import ITS_PLACE
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source

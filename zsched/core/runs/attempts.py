@@ -9,6 +9,12 @@ It is bounded, because any run may have it. If it would be too long, the oldest 
 attempts after the first one. The first attempt stays: a run's first start is its own.
 
 Any writer of RQ's jobs can write the field. An invalid text counts as no record; texts in it are cleaned.
+
+**Missing functions.** RQ's error "Invalid attribute name" does not say what a worker did not find. A worker imports the
+longest part of a function's path that it can, and looks for the rest in it (rq/utils.py, ``import_attribute``, RQ 2.8
+to 3.0). If something is missing, RQ names the whole path if nothing could be imported or a class lacks the method, else
+the last part of the path only. It hides why a module could not be imported. So a missing function and a missing module
+may look the same. Python's own error before it, in the traceback, has the difference.
 """
 
 from __future__ import annotations
@@ -23,7 +29,6 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS
 from zsched.core.model import json_of
-from zsched.core.runs.missing_functions import with_what_is_missing
 from zsched.core.wording import blanked, in_a_line
 
 ATTEMPTS_FIELD: Final = "zs_attempts"
@@ -47,6 +52,12 @@ _CHAINED: Final = re.compile(
 _HEADER: Final = re.compile(r"^(?:  )?(\+ Exception Group |)Traceback \(most recent call last\):\n", re.MULTILINE)
 _ONLY_CLASS: Final = re.compile(r"[\w.<>]+:")
 attempts_text: Final = json.JSONEncoder(separators=(",", ":")).encode  # for RQ's job; ``attempts_of`` is the inverse
+_ERROR: Final = re.compile(r"ValueError: Invalid attribute name: ([\w.]+)")
+_CALL: Final = ", in import_attribute\n"
+_IMPORTED: Final = re.compile(r"^AttributeError: module '([\w.]+)' has no attribute '([\w.]*)'", re.MULTILINE)
+_NO_BUILTIN: Final = re.compile(r"^KeyError: ", re.MULTILINE)  # the last that RQ tries, if no module was imported
+_TOLD: Final = re.compile(r"ValueError: .* \((?:cannot import ([\w.]+)|([\w.]+) has no (\w+))\)")
+ITS_PLACE: Final = "where its worker runs"  # until the host is known
 
 
 class Attempt(NamedTuple):
@@ -95,7 +106,7 @@ def error_of(traceback: str) -> str:
     """
     Return the class and the first line of the message of the exception that a traceback ends with. More lines of the
     message, notes and the exceptions of a group stand below that line. A text without a traceback: its first line. An
-    error of RQ about a missing function says which part of its path is missing (``missing_functions``).
+    error of RQ about a missing function says which part of its path is missing (``with_what_is_missing``).
 
     Source: Python's traceback.format_exception. A chain has the outermost exception last. A message may have a whole
     traceback in it; of one that has a whole chain in it, the last exception there is taken.
@@ -214,3 +225,33 @@ def counted(value: object, most: int = LAST_MS) -> int | None:
 def without_tracebacks(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
     """Return *attempts* for readers who did not ask for tracebacks, which may contain secrets."""
     return tuple(one._replace(traceback="") if one.traceback else one for one in attempts)
+
+
+def with_what_is_missing(error: str, traceback: str, before: str) -> str:
+    """
+    Return *error*, followed by what the worker did not find if it is this error of RQ: ``(cannot import app.tasks)``,
+    ``(app.tasks has no charge)``. *traceback* is its own part of the text, *before* that of the exception before it.
+    """
+    found = _ERROR.fullmatch(error)
+    if found is None or _CALL not in traceback:
+        return error
+    owner, _, last = found[1].rpartition(".")
+    if module := _IMPORTED.search(before):
+        missing = f"cannot import {module[1]}.{module[2]}" if module[2] else f"{module[1]} has no {last}"
+    elif owner:
+        missing = f"cannot import {owner}" if _NO_BUILTIN.search(before) else f"{owner} has no {last}"
+    else:
+        return error
+    return f"{error} ({missing})"
+
+
+def remedy_of(error: str) -> str:
+    """Return what to do about *error*, a result of ``with_what_is_missing``; "" for another error."""
+    told = _TOLD.fullmatch(error)
+    if told is None:
+        return ""
+    module, owner, name = told.groups()
+    if module:
+        how = f"python -c 'import {module}' runs it, and says why it fails"  # any writer of RQ's keys can name it
+        return f"deploy {module} {ITS_PLACE}; if it is there, and yours, {how}"
+    return f"deploy {owner} with its {name} {ITS_PLACE}, and restart the worker"

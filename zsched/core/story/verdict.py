@@ -18,8 +18,8 @@ from zsched.core.model import MEND, Schedule, iso
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.options.choices import ScheduleState
+from zsched.core.runs.attempts import remedy_of
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
-from zsched.core.runs.missing_functions import remedy_of
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.story.sentences import local_text, state_text
 from zsched.core.triggers.layers import OpenTrigger, excluding

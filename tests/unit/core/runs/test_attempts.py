@@ -20,10 +20,10 @@ from zsched.core.runs.attempts import (
     attempts_text,
     joined,
     last_lines,
+    remedy_of,
     with_error,
     without_tracebacks,
 )
-from zsched.core.runs.missing_functions import remedy_of
 from zsched.core.runs.run_id import RunId, run_key, schedule_of, usual_keys
 from zsched.core.runs.signature import UNSIGNED, job_pairs, parts_of, signature_in
 
