@@ -8,7 +8,7 @@ from zsched.archive import Archive
 from zsched.core.record import Record
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.scanner import Scanner
+from zsched.storage.records import Scanner
 
 # What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
 _MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain", "zs_version"}

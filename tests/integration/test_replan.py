@@ -26,7 +26,7 @@ from zsched.daemon import replan as module
 from zsched.daemon.replan import Replanner
 from zsched.daemon.tick import Tick
 from zsched.storage.dispatch import FireResult
-from zsched.storage.scanner import Scanner
+from zsched.storage.records import Scanner
 from zsched.zone_rules import ZoneRules
 
 FUNC, TZ = "app.task", "Europe/Berlin"

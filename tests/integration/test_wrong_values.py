@@ -27,7 +27,7 @@ from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.native import NativeJobs
-from zsched.storage.scanner import Scanner
+from zsched.storage.records import Scanner
 
 KEYS = Keys("default")
 META = KEYS.meta()

@@ -28,7 +28,7 @@ from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Jobs
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
-from zsched.storage.scanner import Scanner
+from zsched.storage.records import Scanner
 from zsched.storage.scripts import load
 
 HOSTILE: dict[str, bytes] = {

@@ -45,9 +45,8 @@ from zsched.storage.connection import Link, link_of
 from zsched.storage.history_reader import HistoryReader, source_of
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
-from zsched.storage.records import PAGE, as_schedule
+from zsched.storage.records import PAGE, Scanner, as_schedule
 from zsched.storage.rqjob import Encoder
-from zsched.storage.scanner import Scanner
 from zsched.storage.shell import Shell
 
 _SERVICE: Final = {"STATE_DIRECTORY": "/var/lib/zsched"}  # of the units in deploy/systemd

@@ -29,7 +29,7 @@ from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
-from zsched.storage.scanner import Scanner
+from zsched.storage.records import Scanner
 from zsched.storage.scripts import unknown_format
 
 log = structlog.get_logger(__name__)

@@ -54,8 +54,8 @@ from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.records import Scanner
 from zsched.storage.restoring import Restoring, portions
-from zsched.storage.scanner import Scanner
 
 PAGE: Final = 200  # schedules compared at a time
 

@@ -50,8 +50,8 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.records import Scanner
 from zsched.storage.restoring import Restoring
-from zsched.storage.scanner import Scanner
 
 log = structlog.get_logger(__name__)
 

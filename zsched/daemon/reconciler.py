@@ -35,8 +35,8 @@ from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import doubted_until_ms
+from zsched.storage.records import Scanner
 from zsched.storage.restoring import ROWS, NotAbsent, Restoring, portions
-from zsched.storage.scanner import Scanner
 
 _READ: Final = 100  # log entries in one read, at most
 _READ_BYTES: Final = 4 << 20  # about

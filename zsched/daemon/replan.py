@@ -62,8 +62,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch, FireResult
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
-from zsched.storage.records import read_records
-from zsched.storage.scanner import Scanner
+from zsched.storage.records import Scanner, read_records
 from zsched.storage.scripts import Scripts
 from zsched.zone_rules import ZoneRules, installed
 

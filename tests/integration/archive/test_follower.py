@@ -25,12 +25,12 @@ from zsched.daemon.loop import Bell
 from zsched.daemon.meter import Meter
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
-from zsched.storage import records, reruns, scanner
+from zsched.storage import records, reruns
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.scanner import Scanner
+from zsched.storage.records import Scanner
 
 STEPS = 250
 SEEDS = some(range(4), 0, 1)
@@ -293,7 +293,6 @@ def test_an_archive_left_behind_by_trimming_gets_the_state_of_redis(scene: Scene
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_bootstrap_amid_changes_has_redis_own_state(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "PAGE", 1)
-    monkeypatch.setattr(scanner, "PAGE", 1)
     storm = Storm(scene, seed)
     storm.run(STEPS)
     scene.redis.xtrim(scene.keys.log(), maxlen=20, approximate=False)

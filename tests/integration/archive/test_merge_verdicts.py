@@ -24,8 +24,8 @@ from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.log import Log
+from zsched.storage.records import Scanner
 from zsched.storage.restoring import Restoring
-from zsched.storage.scanner import Scanner
 
 
 def test_an_archive_left_behind_by_trimming_restores_nothing_and_bootstraps(scene: Scene) -> None:

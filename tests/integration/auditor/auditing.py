@@ -23,7 +23,7 @@ from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor, Inspection
 from zsched.storage.dispatch import FireResult
 from zsched.storage.log import Log
-from zsched.storage.scanner import Scanner
+from zsched.storage.records import Scanner
 
 FUNC = "app.task"
 

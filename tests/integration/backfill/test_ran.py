@@ -18,7 +18,7 @@ from tests.ledger import queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client
-from zsched.archive import ran as archive_ran
+from zsched.archive import lookups
 from zsched.core.clock import to_ms
 from zsched.core.runs.run import RunStatus
 from zsched.embedded.guard import Guard
@@ -81,7 +81,7 @@ def test_an_archive_answers_in_several_parts(
     for hours in range(10, 4, -1):
         backfill(client, hours, hours - 1)
     forget(redis_client, link)
-    monkeypatch.setattr(archive_ran, "_LOOKED_FOR_MS", 0.0)  # an entry each
+    monkeypatch.setattr(lookups, "_RAN_MS", 0.0)  # an entry each
 
     done = backfill(client, 12, 3)
 
@@ -117,7 +117,7 @@ def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client,
 def test_the_log_answers_in_several_parts_without_an_archive(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     backfill(client, 9, 7)
     backfill(client, 5, 4)
-    monkeypatch.setattr(archive_ran, "_LOOKED_FOR_MS", 0.0)  # an entry each
+    monkeypatch.setattr(lookups, "_RAN_MS", 0.0)  # an entry each
 
     done = backfill(client, 10, 3)
 
