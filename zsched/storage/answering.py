@@ -20,9 +20,7 @@ from typing import Any, Final, TypeVar
 from zsched.archive.counts import counts_of
 from zsched.archive.history import History
 from zsched.archive.index import asked_by
-from zsched.archive.labels import waiting_with
-from zsched.archive.log_search import log_search, places
-from zsched.archive.ran import ran
+from zsched.archive.lookups import log_search, places, ran, waiting_with
 from zsched.archive.runs import original_of, puts_of
 from zsched.archive.schema import first_since
 from zsched.archive.search import Search

@@ -191,7 +191,7 @@ class HistoryReader:
         return self._query(None).ask("counts", wanted=wanted)
 
     def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
-        """Return entries as ``archive.log_search`` does, the time that it reached, and their source."""
+        """Return entries as ``archive.lookups.log_search`` does, the time that it reached, and their source."""
         answer, source = self._query(None).ask("log_search", **wanted)
         return answer["entries"], answer["reached_us"], source
 

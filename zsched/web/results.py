@@ -18,11 +18,11 @@ from typing import Any, Final
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.occurrences.backfill import Backfill, Filled
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.counts import Timeline
 from zsched.core.occurrences.difference import TimesDifference
 from zsched.core.occurrences.forecast import Forecast
 from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.timeline import Timeline
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import TEXT, ValueType
 from zsched.core.options.table import OPTIONS

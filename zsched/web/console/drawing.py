@@ -16,10 +16,9 @@ from typing import Any, Final, NamedTuple
 from zsched.core.facets import NO_FACETS
 from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.counts import COUNTED_LATE_MS, FAILED, LATE, RowsBy
+from zsched.core.occurrences.counts import COUNTED_LATE_MS, EXPECTED, FAILED, LATE, RowsBy, Timeline
 from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES, What
-from zsched.core.occurrences.timeline import EXPECTED, Timeline
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.sentences import local_text, reason_text
 from zsched.core.wording import rough_duration

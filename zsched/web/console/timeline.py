@@ -25,11 +25,10 @@ from starlette.responses import Response
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.counts import FAILED, LATE, MINUTE_MS, RowsBy
+from zsched.core.occurrences.counts import EXPECTED, FAILED, LATE, MINUTE_MS, RowsBy, Timeline
 from zsched.core.occurrences.lateness import Absences, waited_since_us
 from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
 from zsched.core.occurrences.replacements import Replacement, Replacements
-from zsched.core.occurrences.timeline import EXPECTED, Timeline
 from zsched.core.options.arguments import choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms

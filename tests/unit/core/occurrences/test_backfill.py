@@ -13,10 +13,9 @@ from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill, Filled, past_of, ran_at
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.counts import RowsBy
+from zsched.core.occurrences.counts import MOST_COUNTED, RowsBy, Timeline
 from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.timeline import MOST_COUNTED, Timeline
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.define import define_trigger
 from zsched.core.story.source import Source
