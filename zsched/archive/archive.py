@@ -26,11 +26,11 @@ from zsched.archive.body import Arguments, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity, size_cache
 from zsched.archive.fold import StateWriter
-from zsched.archive.prefixes import PREFIX_IDS, PrefixWriter
+from zsched.archive.index import PREFIX_IDS, PrefixWriter
 from zsched.archive.recall import Recall
-from zsched.archive.recount import recount
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
+from zsched.archive.search import recount
 from zsched.core.clock import Clock
 from zsched.core.entry import FORMAT, START, Entry, Position, UnknownEntry, UnreadableEntry
 from zsched.core.log.recovery import ScanEntry

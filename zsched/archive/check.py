@@ -22,9 +22,8 @@ from zlib import crc32
 
 from zsched.archive import body, live
 from zsched.archive.body import arguments_of, entry_of
-from zsched.archive.index import facets_in
+from zsched.archive.index import bits_in, facets_in
 from zsched.archive.live import record_in
-from zsched.archive.prefixes import bits_in
 from zsched.core.clock import Clock
 from zsched.core.entry import FORMAT
 from zsched.errors import ArchiveCorrupt, ArchiveForeign

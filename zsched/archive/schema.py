@@ -13,7 +13,7 @@ posting   the entries of each value that a search may ask for: (segment, CRC-32 
 label     the entries with records of an owner, a name or a tag: (segment, CRC-32 of the word, n)
 series    what is counted together (``counts``): a recurring schedule, or one-shots of a function, and a word
 count     the numbers of a series, by minute, quarter, hour and day: (unit, at, series, number)
-prefix    parts of the history that may have ids with a prefix (``prefixes``)
+prefix    parts of the history that may have ids with a prefix (``index``)
 argument  with ``keep_args = false``: arguments that were taken out of entries of live schedules
 ========  ======================================================================================
 

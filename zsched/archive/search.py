@@ -17,6 +17,8 @@ If there are too many, it reads the pushes instead.
 A ``SearchCursor`` is a place in the log, so another archive can continue a search. Its *n* counts only if the archive
 has that very entry at n. Not guaranteed: the order of entries from a time when the server's clock
 was set back, and of bootstraps' entries in another archive.
+
+``recount`` counts entries again, with the facets that a search shows.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from zsched.archive import body, live
+from zsched.archive.counts import CountWriter
 from zsched.archive.history import ENTRY, History
-from zsched.archive.index import BLOCK_BITS, UNKNOWN, facets_at, facets_in, key_of
+from zsched.archive.index import BLOCK_BITS, UNKNOWN, NumberRange, facets_at, facets_in, key_of, ranges
 from zsched.archive.live import record_in
-from zsched.archive.prefixes import NumberRange, ranges
 from zsched.archive.runs import PushedRuns, facets_before
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
 from zsched.core.clock import Clock, SystemClock
@@ -57,6 +59,7 @@ _OPEN_RUNS: Final = (
 _MOST: Final = 1000  # hits in one part
 _WINDOW: Final = 2000  # entries of any kind between two readings of the clock
 _TOLD: Final = body.of_kinds(kinds_telling(*OUTCOMES, What.FOUND))
+_COUNTED: Final = body.of_kinds(kinds_telling(*OUTCOMES, What.RUN_ENDED))
 
 
 class SearchPart(NamedTuple):
@@ -329,3 +332,17 @@ class FacetsOfChanges:
             place = self._rows.get(record_key_of(change))
             return NO_FACETS if place is None else self._stored.at(place)
         return self._stored.at(row)
+
+
+def recount(db: sqlite3.Connection, run_suffix: str, after_n: int) -> CountWriter:
+    """Return the unwritten counts of the entries of *db* behind number *after_n*."""
+    writer = CountWriter(db)
+    for row in db.execute(f"{ENTRY} WHERE n > ? AND {_COUNTED} ORDER BY n", (after_n,)):
+        with suppress(UnknownEntry):
+            parsed = parse(body.entry_of(row), run_suffix)
+            with reading(parsed.entry):
+                told = list(parsed.searched())
+            facets = FacetsOfChanges(facets_at(db, row[0]), parsed)
+            for number, change in enumerate(told):
+                writer.add(change, facets.of(change, number))
+    return writer

@@ -12,8 +12,8 @@ These are compared with their history (``Inspection``), and restored (reason: au
 occurrence fires late, and all of this is recorded. All other differences are found on demand: ``zsched doctor --deep``.
 
 An overdue schedule that is in its place is an alarm if it is overdue at two passes. So is an occurrence that was not
-pushed because RQ already had a job of its run, which this history never pushed (``archive.ran``): for an hour. During a
-hold, or while an archive restores, nothing is checked.
+pushed because RQ already had a job of its run, which this history never pushed (``archive.lookups``): for an hour.
+During a hold, or while an archive restores, nothing is checked.
 
 Not guaranteed: a Redis command by another writer may do harm before it is noticed. An archive with entries that this
 version cannot read proves nothing, since these entries may have changed its state.
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from zsched.archive import History
-from zsched.archive.ran import find_suppressed
+from zsched.archive.lookups import find_suppressed
 from zsched.archive.recall import Recall, recalling_beside
 from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log.kinds import touches
@@ -49,9 +49,8 @@ from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.meta import is_held, server_now_ms
-from zsched.storage.records import PAGE
+from zsched.storage.records import PAGE, Scanner
 from zsched.storage.restoring import Restoring
-from zsched.storage.scanner import Scanner
 
 if TYPE_CHECKING:  # doctor --deep needs none
     from zsched.daemon.archiver import Archiver

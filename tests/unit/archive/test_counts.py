@@ -17,7 +17,7 @@ from tests.unit.archive.many import Log
 from tests.unit.archive.test_search_filters import FAX, MAIL, advance, end, fire, put, put_rule
 from zsched.archive import Archive, History
 from zsched.archive.counts import counts_of
-from zsched.archive.recount import recount
+from zsched.archive.search import recount
 from zsched.core.facets import Facets
 from zsched.core.occurrences.counts import CountedCell, RowsBy, WantedCounts
 from zsched.core.runs.run import RunStatus

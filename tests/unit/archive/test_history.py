@@ -10,7 +10,7 @@ from tests.builders.entries import SECOND_US, T_US, TWINS, advance, at, entry, f
 from tests.builders.records import DUE_MS, one_shot, open_run
 from tests.unit.archive.contents import SteppingClock, archived, prune, take
 from zsched.archive import START, Archive, History
-from zsched.archive.ran import ran as ran_in
+from zsched.archive.lookups import ran as ran_in
 from zsched.core.entry import Entry
 from zsched.core.log.kinds import changes
 from zsched.core.occurrences.changes import Change

@@ -12,7 +12,7 @@ from tests.builders.entries import SECOND_US, T_US, advance, cancel, entry, fire
 from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import SteppingClock, archived, prune, rows
 from zsched.archive import Archive, History
-from zsched.archive.labels import waiting_with
+from zsched.archive.lookups import waiting_with
 from zsched.core.entry import Entry
 from zsched.core.facets import Facets
 
@@ -71,7 +71,7 @@ def test_a_run_of_a_tagged_rule_counts_as_no_schedule(path: Path) -> None:
 def test_an_old_schedule_is_found_after_its_history_was_deleted_and_a_cancelled_one_leaves_no_label(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("schema", "index", "labels"):
+    for module in ("schema", "index", "lookups"):
         monkeypatch.setattr(f"zsched.archive.{module}.POSTING_BITS", 2)
     gone = [put(seq, '["acme"]', f"g{seq}") for seq in range(2, 20)]
     over = [cancel(seq + 20, f"g{seq}") for seq in range(2, 20)]

@@ -12,7 +12,7 @@ from tests.builders.entries import SECOND_US, T_US, end, entry, fire, put
 from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import SteppingClock, archived, prune
 from zsched.archive import Archive, History
-from zsched.archive.log_search import log_search
+from zsched.archive.lookups import log_search
 from zsched.core.entry import Entry
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run import Run, RunStatus

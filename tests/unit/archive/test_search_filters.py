@@ -20,7 +20,7 @@ from tests.builders.records import DUE_MS, job, open_run
 from tests.unit.archive.contents import SteppingClock, archived, change, prune, rows
 from tests.unit.archive.many import CUSTOMERS, customer, first_page, id_of, measured, wanted, write
 from zsched.archive import Archive, History
-from zsched.archive.prefixes import LENGTHS, PREFIX_IDS, prefix_row, ranges
+from zsched.archive.index import LENGTHS, PREFIX_IDS, prefix_row, ranges
 from zsched.archive.search import Search
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
@@ -284,7 +284,7 @@ def of_end(one: Change) -> str:
 def test_a_search_finds_all_that_a_full_read_finds(
     path: Path, seed: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zsched.archive.prefixes.PREFIX_IDS", 5)
+    monkeypatch.setattr("zsched.archive.index.PREFIX_IDS", 5)
     monkeypatch.setattr("zsched.archive.archive.PREFIX_IDS", 5)
     log = list(life(random.Random(seed)))
     with closing(Archive(path, "default")) as archive:
@@ -356,7 +356,7 @@ def test_prefixes_wait_for_enough_ids_and_for_the_end_of_a_bootstrap(path: Path)
 
 
 def test_old_parts_of_the_index_are_deleted_with_the_history(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zsched.archive.prefixes.PREFIX_IDS", 3)
+    monkeypatch.setattr("zsched.archive.index.PREFIX_IDS", 3)
     monkeypatch.setattr("zsched.archive.archive.PREFIX_IDS", 3)
     for module in ("schema", "index", "search"):
         monkeypatch.setattr(f"zsched.archive.{module}.POSTING_BITS", 3)
