@@ -14,7 +14,7 @@ from zsched import Client
 from zsched.archive import Archive
 from zsched.core.clock import SystemClock
 from zsched.core.entry import Entry
-from zsched.core.log.recovery import restored
+from zsched.core.log.puts import restored
 from zsched.daemon.follower import Follower
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log

@@ -36,7 +36,7 @@ from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.clock import from_ms
 from zsched.core.entry import Entry
 from zsched.core.log.kinds import changes, touches
-from zsched.core.log.recovery import restored
+from zsched.core.log.puts import restored
 from zsched.core.occurrences.outcomes import PUSHES, What
 
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"

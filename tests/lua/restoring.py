@@ -8,7 +8,7 @@ from tests.builders.entries import LogEntry
 from tests.builders.namespaces import LEASE_MS, Namespace
 from zsched.core.entry import Entry as Read
 from zsched.core.entry import Position
-from zsched.core.log.recovery import restored
+from zsched.core.log.puts import restored
 from zsched.core.record import Portion, Record
 from zsched.storage.restoring import placed, portions, script_of
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.kinds import changes
-from zsched.core.log.recovery import ScanEntry
+from zsched.core.log.puts import ScanEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What
 

@@ -22,8 +22,7 @@ from tools.campaign.histories import SCAN
 from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.lives import CalendarsEntry, ReplanEntry, ResumeEntry, SkipEntry
-from zsched.core.log.puts import CancelEntry, PutRecurringEntry
-from zsched.core.log.recovery import ScanEntry, restored
+from zsched.core.log.puts import CancelEntry, PutRecurringEntry, ScanEntry, restored
 from zsched.core.model import iso
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.policy import Passed

@@ -33,7 +33,7 @@ from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
 from zsched.archive.search import recount
 from zsched.core.clock import Clock
 from zsched.core.entry import FORMAT, START, Entry, Position, UnknownEntry, UnreadableEntry
-from zsched.core.log.recovery import ScanEntry
+from zsched.core.log.puts import ScanEntry
 from zsched.core.record import Key, Record
 from zsched.core.runs.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed

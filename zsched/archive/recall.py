@@ -27,7 +27,7 @@ from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.kinds import changes, kinds_telling, kinds_telling_only, parse, touches
 from zsched.core.log.lives import EndEntry
-from zsched.core.log.recovery import RestoreEntry
+from zsched.core.log.puts import RestoreEntry
 from zsched.core.occurrences.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
 from zsched.core.record import Key, Place, Record, RecordFields

@@ -42,7 +42,7 @@ from typing import Final
 
 from zsched.archive import Recall
 from zsched.core.entry import Entry, Position, UnknownEntry
-from zsched.core.log.recovery import RestoreEntry
+from zsched.core.log.puts import RestoreEntry
 from zsched.core.pages import pages_of
 from zsched.core.record import Key, Portion, Record
 from zsched.core.recovery.audit import misplaced

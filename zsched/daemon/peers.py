@@ -40,7 +40,7 @@ from zsched.archive import Archive
 from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.kinds import is_leaders, kinds_telling_only, touches
-from zsched.core.log.recovery import RestoreEntry, restored
+from zsched.core.log.puts import RestoreEntry, restored
 from zsched.core.occurrences.outcomes import OF_RUNS
 from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled

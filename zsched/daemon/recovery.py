@@ -30,7 +30,7 @@ import structlog
 from zsched.archive import Archive
 from zsched.core.clock import Clock
 from zsched.core.entry import Position
-from zsched.core.log.recovery import MergedEntry
+from zsched.core.log.puts import MergedEntry
 from zsched.core.recovery.difference import Verdict, is_same_set, judge
 from zsched.daemon.merge import Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged

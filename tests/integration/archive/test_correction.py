@@ -15,7 +15,7 @@ from tests.integration.archive.merging import Two, Watched, due_now, lane_states
 from tests.waiting import WITHIN_S
 from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.clock import from_ms
-from zsched.core.log.recovery import restored
+from zsched.core.log.puts import restored
 from zsched.core.occurrences.outcomes import What
 from zsched.core.record import Record
 from zsched.daemon.archiver import Archiver

@@ -25,7 +25,7 @@ from tests.integration.archive.merging import (
 )
 from tests.integration.archive.storms import Storm
 from tests.waiting import eventually
-from zsched.core.log.recovery import MergedEntry
+from zsched.core.log.puts import MergedEntry
 from zsched.core.occurrences.outcomes import What
 from zsched.daemon import merge as merge_module
 

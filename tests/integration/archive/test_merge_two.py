@@ -22,7 +22,7 @@ from tests.integration.archive.merging import (
 from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
 from tests.states import State
-from zsched.core.log.recovery import MergedEntry
+from zsched.core.log.puts import MergedEntry
 from zsched.daemon.merge import OtherRestores
 from zsched.storage.archivers import Archivers, ArchiveState
 

@@ -23,7 +23,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, reading
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry, parse
-from zsched.core.log.recovery import MergedEntry, RestoreEntry
+from zsched.core.log.puts import MergedEntry, RestoreEntry
 from zsched.core.model import iso, json_of
 from zsched.core.occurrences.lateness import LATE_MS, Waits
 from zsched.core.occurrences.outcomes import LEFT_OUT, OUTCOMES, Outcome, What

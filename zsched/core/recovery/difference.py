@@ -19,7 +19,7 @@ from typing import Final
 from zsched.core.entry import Entry, Position, reading
 from zsched.core.log.kinds import touches
 from zsched.core.log.lives import EndEntry
-from zsched.core.log.recovery import MergedEntry, RestoreEntry
+from zsched.core.log.puts import MergedEntry, RestoreEntry
 from zsched.core.record import Key, Place, Record
 from zsched.core.runs.job import JobFacts, rq_time
 from zsched.core.runs.run import Run, RunStatus, of_job

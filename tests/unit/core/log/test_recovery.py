@@ -10,7 +10,7 @@ from tests.unit.core.recovering import LATER, RUN, one_shot, rule
 from zsched.archive.body import without_arguments
 from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import changes
-from zsched.core.log.recovery import MergedEntry, RestoreEntry, restored
+from zsched.core.log.puts import MergedEntry, RestoreEntry, restored
 from zsched.core.record import Place, Portion, Record
 from zsched.core.story.source import Source
 from zsched.core.story.story import Chronicle
