@@ -24,10 +24,9 @@ from zsched.daemon.lost import lost_row
 from zsched.daemon.upkeep import SlotKeeper
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
-from zsched.storage.dispatch import Dispatch
+from zsched.storage.dispatch import Dispatch, NativeJobs
 from zsched.storage.jobs import Jobs
 from zsched.storage.log import Log
-from zsched.storage.native import NativeJobs
 from zsched.storage.records import Scanner
 from zsched.storage.scripts import load
 

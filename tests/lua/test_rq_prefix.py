@@ -18,10 +18,9 @@ from zsched.core.runs.run import of_job
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ConfigError, OtherPrefix
 from zsched.storage.dispatch import Dispatch
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Jobs, Registries
 from zsched.storage.log import Log
 from zsched.storage.queues import suspended, unheard
-from zsched.storage.registries import Registries
 from zsched.storage.rqkeys import RqKeys
 from zsched.storage.workers import workers_of
 

@@ -33,11 +33,10 @@ from zsched.errors import OlderFormat, OtherPrefix, RedisRefused, RedisUnavailab
 from zsched.health.facts import DaemonHealth
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
-from zsched.storage.dispatch import Dispatch
+from zsched.storage.dispatch import Dispatch, NativeJobs
 from zsched.storage.keys import keys_of
 from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
-from zsched.storage.native import NativeJobs
 from zsched.storage.server import Server
 from zsched.zone_rules import installed
 

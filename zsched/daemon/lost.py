@@ -52,10 +52,9 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Jobs, Registries
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
-from zsched.storage.registries import Registries
 
 log = structlog.get_logger(__name__)
 

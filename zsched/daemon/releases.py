@@ -49,9 +49,8 @@ from zsched.core.entry import text
 from zsched.core.pages import pages_of
 from zsched.daemon.batch import Batch
 from zsched.errors import RedisRefused, ServerChanged, Stale
-from zsched.storage.dispatch import Dispatch, Stopped, Window
+from zsched.storage.dispatch import Dispatch, MovedJobs, NativeJobs, Stopped, Window
 from zsched.storage.lease import Term
-from zsched.storage.native import MovedJobs, NativeJobs
 
 log = structlog.get_logger(__name__)
 

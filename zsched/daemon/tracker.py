@@ -48,11 +48,10 @@ from zsched.core.runs.run_id import RunKey, run_key
 from zsched.daemon.archiver import Archiver
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch
-from zsched.storage.jobs import Deadlines, Jobs
+from zsched.storage.jobs import Deadlines, Jobs, Registries
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
-from zsched.storage.registries import Registries
 
 log = structlog.get_logger(__name__)
 

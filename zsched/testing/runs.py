@@ -18,12 +18,11 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What
 from zsched.core.runs.run import Run, RunStatus, of_job
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch
+from zsched.storage.dispatch import Dispatch, NativeJobs
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
-from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
 
 _PAGE: Final = 500  # entries in one read

@@ -45,10 +45,9 @@ from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale,
 from zsched.files.applying import Application, Applied
 from zsched.files.checking import ClientChecks
 from zsched.files.reading import read
-from zsched.storage.dispatch import Dispatch, Unblocked, Window
+from zsched.storage.dispatch import Dispatch, NativeJobs, Unblocked, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Busy, Lease, Term
-from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 from zsched.testing import ground
