@@ -42,14 +42,13 @@ from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, LogTally, Names, la
 from zsched.metrics.pages import served
 from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
 from zsched.storage.connection import link_of
+from zsched.storage.jobs import Registries
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
-from zsched.storage.queues import warned_jobs
+from zsched.storage.queues import WITHIN_MS, warned_jobs
 from zsched.storage.reader import Reader
-from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
-from zsched.storage.upcoming import WITHIN_MS
 
 LONGEST_S: Final = 2.0  # for a connection or a reply
 _EVERY_MS: Final = 1000.0

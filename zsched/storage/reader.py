@@ -193,7 +193,7 @@ class Reader:
 
     def due_soon(self) -> dict[str, dict[str, int]]:
         """Return the number of runs that are due soon, by queue, as ``upcoming.due_soon``. Raises as there."""
-        from zsched.storage.upcoming import MOST_RULES, due_soon
+        from zsched.storage.queues import MOST_RULES, due_soon
 
         key = self._keys.recurring()
         with self._link.wire() as wire:
