@@ -21,7 +21,7 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
-from zsched.storage.registries import Registries
+from zsched.storage.jobs import Registries
 from zsched.storage.rqkeys import RqKeys
 
 pytestmark = pytest.mark.once

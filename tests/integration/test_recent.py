@@ -18,8 +18,8 @@ from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.last_minutes import LastMinutes
 from zsched.storage.log import Log
+from zsched.storage.queues import MOST_RULES, SAMPLE
 from zsched.storage.reader import Reader
-from zsched.storage.upcoming import MOST_RULES, SAMPLE
 
 KEYS = Keys("default")
 NOW_MS = 1_800_000_000_000

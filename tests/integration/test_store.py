@@ -18,9 +18,9 @@ from zsched.core.runs.run_id import RunId
 from zsched.embedded import EmbeddedRedis
 from zsched.storage import scripts
 from zsched.storage.connection import Link, Wire
+from zsched.storage.jobs import queue_keys
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
-from zsched.storage.registries import queue_keys
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 

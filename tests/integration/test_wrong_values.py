@@ -23,10 +23,9 @@ from zsched.core.clock import LAST_MS, SystemClock, from_ms
 from zsched.daemon.releases import Native
 from zsched.daemon.tick import Ticker
 from zsched.errors import Garbled, InvalidSchedule, ZschedError
-from zsched.storage.dispatch import Dispatch
+from zsched.storage.dispatch import Dispatch, NativeJobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
-from zsched.storage.native import NativeJobs
 from zsched.storage.records import Scanner
 
 KEYS = Keys("default")

@@ -12,8 +12,8 @@ from zsched.core.wording import plural, some
 from zsched.errors import Garbled, RedisRefused
 from zsched.health.checks_daemons import in_quarantine, wrong_type
 from zsched.health.facts import Finding, Probe, fine, health_check, problem, skipped, warning
+from zsched.storage.jobs import members
 from zsched.storage.meta import NUMBERS, number, throttled_sets
-from zsched.storage.registries import members
 from zsched.storage.rqkeys import Registry
 from zsched.storage.scripts import unknown_format
 

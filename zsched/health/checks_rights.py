@@ -46,7 +46,7 @@ from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.health.facts import Finding, Probe, fine, health_check, problem, skipped, warning
 from zsched.storage.connection import Wire
-from zsched.storage.registries import is_denied
+from zsched.storage.jobs import is_denied
 from zsched.storage.rights import Rights, rights_of
 
 May = Callable[..., bool]  # True if a command, given by its words, is allowed with these keys and channels

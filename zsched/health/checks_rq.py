@@ -21,8 +21,8 @@ from zsched.core.wording import plural, rough_duration, some
 from zsched.errors import RedisRefused
 from zsched.health.checks_daemons import worker_of
 from zsched.health.facts import Finding, Probe, fine, health_check, note, problem, skipped, warning
+from zsched.storage.jobs import is_denied, members
 from zsched.storage.queues import StalledQueues, used_queues
-from zsched.storage.registries import is_denied, members
 from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, RQ_SCHEDULER_JOBS, RqKeys, prefix_of_environment
 from zsched.storage.rqversion import BEFORE, HAS_PREFIX, HERE, OLDEST, release

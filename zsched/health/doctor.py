@@ -23,10 +23,10 @@ from zsched.errors import Garbled, RedisRefused, SlotMoves
 from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_web, verdict
 from zsched.health.facts import Finding, HealthCheck, Probe, Severity, checks_of, skipped
 from zsched.storage.connection import Link
+from zsched.storage.jobs import is_denied
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
-from zsched.storage.registries import is_denied
 from zsched.storage.rights import Role
 from zsched.storage.server import Server
 from zsched.storage.shell import Shell

@@ -40,11 +40,11 @@ from zsched.core.entry import text
 from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire
+from zsched.storage.jobs import Registries, allowed_replies
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues, stalled_queues
 from zsched.storage.reader import Reader
-from zsched.storage.registries import Registries, allowed_replies
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server

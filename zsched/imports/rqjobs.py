@@ -45,7 +45,7 @@ from zsched.core.wording import blanked
 from zsched.errors import InvalidSchedule
 from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.storage.connection import Link
-from zsched.storage.registries import Registries
+from zsched.storage.jobs import Registries
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS, RqKeys

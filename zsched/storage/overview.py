@@ -29,11 +29,11 @@ from zsched.core.runs.run_id import run_id_of
 from zsched.errors import RedisRefused
 from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, of_present_files, remembered, reports_of
 from zsched.storage.connection import Command, Link, Wire
+from zsched.storage.jobs import is_denied
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, Throttled, asking, numbers, server_now_ms, throttled_sets, zone_in
 from zsched.storage.records import due_from_score
-from zsched.storage.registries import is_denied
 from zsched.storage.server import Server
 from zsched.storage.throttled import HeldBack, held_back
 from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of

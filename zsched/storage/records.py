@@ -30,9 +30,9 @@ from zsched.core.triggers.trigger import build, delay_of, read_spec, with_calend
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, RedisRefused, TriggerError, UnknownCalendar, UnknownZone
 from zsched.storage.connection import Wire
+from zsched.storage.jobs import queue_keys
 from zsched.storage.keys import Keys
 from zsched.storage.meta import throttled_sets
-from zsched.storage.registries import queue_keys
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 from zsched.storage.unpickling import NotPlain, excess, inflated

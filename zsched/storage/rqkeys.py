@@ -109,7 +109,7 @@ class RqKeys:
         return self.queue(queue + (":intermediate" if isinstance(queue, str) else b":intermediate"))
 
     def registry(self, registry: Registry, queue: AnyStr) -> AnyStr:
-        """ZSET: job id (of *wip*: ``<job id>:<execution id>``) → second; see ``storage/registries.py``."""
+        """ZSET: job id (of *wip*: ``<job id>:<execution id>``) → second; see ``storage/jobs.py``."""
         return self._key(registry, queue)
 
     def queue_workers(self, queue: str) -> str:

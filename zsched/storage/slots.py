@@ -13,11 +13,10 @@ from zsched.core.runs.run import Run, of_job
 from zsched.core.runs.run_id import run_key
 from zsched.core.wording import in_a_line
 from zsched.storage.connection import Command, Wire
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Jobs, allowed_replies, members
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.meta import server_now_ms
-from zsched.storage.registries import allowed_replies, members
 from zsched.storage.scripts import Scripts
 
 _MOST: Final = 100  # jobs of a limit per script

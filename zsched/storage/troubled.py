@@ -24,9 +24,8 @@ from zsched.core.runs.run_id import run_id_of
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Jobs, allowed_replies
 from zsched.storage.keys import Keys
-from zsched.storage.registries import allowed_replies
 
 FAILING: Final = 2  # failed runs in a row; one alone may be chance
 BLOCKED: Final = 5  # skipped occurrences in a row; fewer are usual for a short interval

@@ -18,9 +18,8 @@ from zsched.core.runs.job import GUARD_FIELD, WARNED_FIELD, ms_of, whole
 from zsched.core.runs.run import Run, of_job
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Jobs, allowed_replies, is_denied, members
 from zsched.storage.keys import Keys
-from zsched.storage.registries import allowed_replies, is_denied, members
 from zsched.storage.rqkeys import RqKeys
 
 _WORKERS: Final = 2000  # read at most

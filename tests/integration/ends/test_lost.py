@@ -13,8 +13,8 @@ from tests.prefix import RQ
 from zsched.core.runs.job import rq_time
 from zsched.daemon import lost, tracker
 from zsched.daemon.lost import LostDelays
-from zsched.storage import registries
-from zsched.storage.registries import Registries
+from zsched.storage import jobs
+from zsched.storage.jobs import Registries
 
 LEFT = "it left its queue and no worker has it"
 
@@ -88,7 +88,7 @@ def test_a_run_is_missing_for_a_while_before_it_counts_as_lost(losing: Losing, m
 
 
 def test_only_runs_that_left_a_long_queue_for_certain_are_lost(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registries, "_LINE", 4)
+    monkeypatch.setattr(jobs, "_LINE", 4)
     early, *waiting = (losing.client.enqueue(FUNC, id=f"s{number}").run_id or "" for number in range(8))
     ago(losing.redis, early, *waiting)
     front = [losing.client.enqueue(FUNC, id=f"f{number}", at_front=True).run_id or "" for number in range(5)]
@@ -108,7 +108,7 @@ def test_only_runs_that_left_a_long_queue_for_certain_are_lost(losing: Losing, m
 
 
 def test_a_run_that_may_be_behind_the_scanned_part_of_a_queue_is_not_lost(losing: Losing) -> None:
-    others = [f"other-{number}" for number in range(registries._LINE)]
+    others = [f"other-{number}" for number in range(jobs._LINE)]
     for age_s, other in ((7200, others[len(others) // 2]), (7100, others[-1])):
         losing.redis.hset(f"{RQ}:job:{other}", "enqueued_at", rq_time((losing.redis.time()[0] - age_s) * 1000))
     ago(losing.redis, losing.client.enqueue(FUNC, id="a").run_id)

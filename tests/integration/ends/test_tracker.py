@@ -21,8 +21,8 @@ from zsched.core.runs.run_id import RunKey
 from zsched.daemon import tracker
 from zsched.daemon.tracker import Endings
 from zsched.errors import Stale
+from zsched.storage.jobs import Registries
 from zsched.storage.log import Log
-from zsched.storage.registries import Registries
 
 
 def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(tracking: Tracking) -> None:

@@ -14,8 +14,8 @@ from tests.unit.daemon.leading import Events
 from zsched.core.clock import ManualClock
 from zsched.daemon.releases import Native, NextLook
 from zsched.errors import RedisRefused, Stale
+from zsched.storage.dispatch import MovedJobs
 from zsched.storage.lease import Term
-from zsched.storage.native import MovedJobs
 
 TERM = Term("token", 1, "server", 2000, 1e12, 0, 0)
 NOW_MS = 1_800_000_000_250
