@@ -36,8 +36,8 @@ from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.meta import server_now_ms
 from zsched.storage.scripts import Scripts
-from zsched.storage.slots import RateLimits
 from zsched.storage.store import resume
+from zsched.storage.workers import RateLimits
 
 log = structlog.get_logger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from zsched.core.clock import from_ms
 from zsched.core.model import iso
-from zsched.core.runs.cells import lasting, with_short_workers
 from zsched.core.runs.run import RunStatus
 from zsched.core.runs.run_id import RunId
+from zsched.core.story.sentences import lasting, with_short_workers
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration, some
 from zsched.health.facts import DaemonHealth, Finding, QueuesUnknown, RedisUnseen, fine, health_check, problem, warning
 from zsched.storage.keys import Keys
@@ -24,7 +24,7 @@ from zsched.storage.meta import moving_away, wrong_text
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import UNATTENDED_MS, StalledQueue, StalledQueues, waiting_text
 from zsched.storage.scripts import load
-from zsched.storage.slots import SlotWaits
+from zsched.storage.workers import SlotWaits
 
 OVERDUE_MS: Final = 10_000  # longer than a take-over by a standby lasts
 HELD_BACK_MS: Final = 60_000  # by a limit, which is meant to smooth a burst

@@ -15,7 +15,7 @@ from typing import Final
 
 from zsched.core.entry import text
 from zsched.core.options.choices import Priority
-from zsched.core.runs.signature import SIGNATURE_FIELD, parts_of
+from zsched.core.runs.job import SIGNATURE_FIELD, parts_of
 from zsched.core.toml import toml_text
 from zsched.core.wording import plural, rough_duration, some
 from zsched.errors import RedisRefused

@@ -30,7 +30,7 @@ from zsched.storage.queues import StalledQueues
 from zsched.storage.rights import Role
 from zsched.storage.server import Server
 from zsched.storage.shell import Shell
-from zsched.storage.slots import SlotWaits, slot_waits
+from zsched.storage.workers import SlotWaits, slot_waits
 
 Ask = Callable[[], Any]
 

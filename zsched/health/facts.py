@@ -48,7 +48,7 @@ from zsched.storage.reader import Reader
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
-from zsched.storage.slots import SlotWaits, slot_waits
+from zsched.storage.workers import SlotWaits, slot_waits
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
 # for the rest.

@@ -34,7 +34,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.questions import Questions
 from zsched.storage.queues import registered_queues, suspended, unheard
-from zsched.storage.slots import slot_holders
+from zsched.storage.workers import slot_holders
 
 MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
 _PAGE: Final = 100  # log entries in one read or answer
