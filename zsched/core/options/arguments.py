@@ -1,6 +1,6 @@
 """
 Single arguments of the client, checked: ids, texts, choices, durations, queue names; and the filters that it takes.
-``instants`` has the times.
+``core.triggers.zones`` has the times.
 
 Every refusal is an InvalidSchedule that names the option, the value and the remedy.
 """
