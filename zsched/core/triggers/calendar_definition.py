@@ -22,10 +22,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from zsched.core.options.arguments import check_text, seconds_to_ms
-from zsched.core.triggers.calendars import Closure
 from zsched.core.triggers.exclusions import closure_of, is_name
 from zsched.core.triggers.rrule import RRULE
-from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
+from zsched.core.triggers.spec import Closure, Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build
 from zsched.core.triggers.zones import resolve_local, zone
 from zsched.core.wording import alternatives

@@ -27,11 +27,10 @@ from operator import attrgetter
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.calendars import Calendars, Closed, Closure
 from zsched.core.triggers.cron import CronRule, cron_rule
 from zsched.core.triggers.layers import Instants
 from zsched.core.triggers.projection import Projection
-from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.spec import Calendars, Closed, Closure, Fold, Gap
 from zsched.core.triggers.wall_clock import EPOCH_ORDINAL, FIRST_YEAR, LAST_YEAR, shape, year_of
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s, zone
 from zsched.errors import InvalidSchedule

@@ -16,8 +16,8 @@ from zsched.core.triggers.spec import Rule, TriggerSpec
 from zsched.errors import TriggerError
 
 if TYPE_CHECKING:
-    from zsched.core.triggers.calendars import Closed
     from zsched.core.triggers.exclusions import Exclusions
+    from zsched.core.triggers.spec import Closed
 
 _FIRST_MS: Final = 2**36  # two years: looked at for an occurrence by its number, before twice as much
 _MOST_CLOSED: Final = 5000  # of excluded times, one after another: more than thirteen years of nights

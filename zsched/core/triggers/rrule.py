@@ -22,12 +22,21 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.calendars import Closure
 from zsched.core.triggers.exclusions import Exclusions
 from zsched.core.triggers.layers import Instants
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.recurrence import LISTS, WEEKDAYS, Frequency, Parts, recurrence
-from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec, refuse_foreign, refuse_stray
+from zsched.core.triggers.spec import (
+    Anchor,
+    BadRule,
+    Closure,
+    Fold,
+    Gap,
+    TriggerKind,
+    TriggerSpec,
+    refuse_foreign,
+    refuse_stray,
+)
 from zsched.core.triggers.wall_clock import Times
 from zsched.core.triggers.zones import DAY_S, offset_s, resolve_local, zone
 from zsched.errors import InvalidSchedule

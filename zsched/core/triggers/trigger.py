@@ -25,13 +25,12 @@ from hashlib import blake2b
 from typing import Any, Final, TypedDict
 
 from zsched.core.options.arguments import LONGEST_S, check_text
-from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.exclusions import canonical, exclusions_at, exclusions_of, is_name
 from zsched.core.triggers.layers import Bounded, NeverOpen, OpenTrigger, Trigger, Union, unskipped
 from zsched.core.triggers.rrule import RRULE
-from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerKind, TriggerSpec
+from zsched.core.triggers.spec import Calendars, Fold, Gap, OnExcluded, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import FLOOR_S, HORIZON_S
 from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule, TriggerError
