@@ -21,8 +21,8 @@ from zsched.core.record import Place, Portion, Record
 from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import Run, RunStatus
 from zsched.storage.connection import Link, Wire
-from zsched.storage.slots import slot_waits
 from zsched.storage.troubled import BLOCKED, FAILING
+from zsched.storage.workers import slot_waits
 
 pytestmark = pytest.mark.once
 

@@ -17,8 +17,7 @@ from zsched.cli.output import Progress, Table, cut, printable, say
 from zsched.cli.parameters import content, duration, named_option, workers_option, zone_option
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.client import Client
-from zsched.client.allowed import check_allowed
-from zsched.client.doubtful_queues import doubtful_queues
+from zsched.client.put_checks import check_allowed, doubtful_queues
 from zsched.core.clock import SystemClock
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.simulation import Simulated, for_json

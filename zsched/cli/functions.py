@@ -2,7 +2,7 @@
 Functions named by dotted paths: import their modules, and report missing modules. Also ``zsched tasks``, which lists
 the tasks of a module.
 
-Importing a module runs it, so ``client.allowed`` comes first.
+Importing a module runs it, so ``client.put_checks`` comes first.
 """
 
 from __future__ import annotations

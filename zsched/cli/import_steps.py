@@ -13,8 +13,8 @@ from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.output import Progress, Table, cut, jsonable, printable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
-from zsched.client.allowed import check_allowed
 from zsched.client.file_sync import FileSync
+from zsched.client.put_checks import check_allowed
 from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import Definition, iso
 from zsched.core.occurrences.planning import occurrences

@@ -19,8 +19,8 @@ from zsched.client import Client
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.planning import nominal_time
+from zsched.core.options.checked import definition_of
 from zsched.core.options.choices import ScheduleState
-from zsched.core.options.definition import definition_of
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text, shortened
 from zsched.core.triggers.trigger import KINDS, RULES

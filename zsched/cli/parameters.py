@@ -22,8 +22,8 @@ from zsched.core.listing import LISTED_KINDS
 from zsched.core.options.arguments import strict_json
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import Option, ValueType, zone_name
-from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import OPTIONS
+from zsched.core.triggers.zones import instant_ms
 from zsched.core.wording import parse_duration
 from zsched.errors import ConfigError, ZschedError
 

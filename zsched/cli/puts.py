@@ -13,8 +13,7 @@ from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.parameters import completed_ids, flag_of, table_options
 from zsched.cli.program import Invocation, Subcommand, command, connect
-from zsched.client.allowed import check_allowed
-from zsched.client.doubtful_queues import doubtful_queues
+from zsched.client.put_checks import check_allowed, doubtful_queues
 from zsched.core.clock import to_ms
 from zsched.core.model import Scheduled
 from zsched.core.options.define import TRIGGERS

@@ -10,7 +10,7 @@ import click
 from zsched.cli.output import Table
 from zsched.cli.parameters import duration, moment, moment_at
 from zsched.cli.program import DONE, Invocation, command, group
-from zsched.client.caller import caller
+from zsched.client.calls import caller
 from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import iso
 from zsched.core.options.allowed import Limits

@@ -27,13 +27,13 @@ from zsched.core.occurrences.search import SearchCursor, Wanted, runs_of
 from zsched.core.options.arguments import FacetFilters, SearchFilters, check_filter, check_id, check_number, choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import zone_name
-from zsched.core.options.instants import instant_ms
 from zsched.core.runs.attempts import ITS_PLACE
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source
 from zsched.core.story.story import Chronicle, Story, in_the_way, tell
 from zsched.core.story.verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
+from zsched.core.triggers.zones import instant_ms
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.history_reader import MOST_AT_ONCE, HistoryPage, HistoryReader

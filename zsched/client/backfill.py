@@ -28,9 +28,8 @@ from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import MOST, Backfill, Filled, past_of
 from zsched.core.occurrences.future import Walk
 from zsched.core.options.choices import ScheduleState
-from zsched.core.options.instants import instant_ms
 from zsched.core.story.source import Source
-from zsched.core.triggers.zones import shown_zone
+from zsched.core.triggers.zones import instant_ms, shown_zone
 from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.history_reader import HistoryReader

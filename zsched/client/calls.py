@@ -1,14 +1,26 @@
-"""Shared parts of the client's calls: typed functions, and the errors of lost calls."""
+"""
+Shared parts of the client's calls: typed functions, the errors of lost calls, and the caller's name for the log.
+
+That name is the self-reported author of a change. It is a label for people and proves nothing. The log has it once per
+entry.
+"""
 
 from __future__ import annotations
 
+import os
+import pwd
+import socket
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
+from zsched.core.options.arguments import check_by
 from zsched.errors import RedisUnavailable
+
+BY_VARIABLE: Final = "ZSCHED_BY"
+_LONGEST_PART: Final = 90  # characters of a user or host; real ones have 32 and 64
 
 
 class Typed(ABC):
@@ -55,3 +67,30 @@ def naming_lost_call(id: str, is_repeatable: bool = True) -> Iterator[None]:
         yield
     except RedisUnavailable as error:
         raise lost_call(error, id, is_repeatable) from error
+
+
+def caller(given: str | None = None, env: Mapping[str, str] = os.environ) -> str:
+    """
+    Return the name *given*, else ``ZSCHED_BY`` of the environment, else ``user@host`` of this process. Under sudo that
+    is the user who called it: ``ann@host (sudo)``.
+
+    Raises:
+        InvalidSchedule: *given* or ``ZSCHED_BY`` is not a short line of text.
+    """
+    if given is None:
+        given = env.get(BY_VARIABLE)
+    if given is not None:
+        return check_by(given)
+    sudoer = env.get("SUDO_USER")
+    return f"{_part(sudoer or _user())}@{_part(socket.gethostname())}{' (sudo)' if sudoer else ''}"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's made-up user
+        return str(os.getuid())
+
+
+def _part(text: str) -> str:
+    return "".join(filter(str.isprintable, text))[:_LONGEST_PART]

@@ -15,7 +15,7 @@ from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from zsched.client.caller import caller
+from zsched.client.calls import caller
 from zsched.client.schedules import ScheduleRepair, Schedules
 from zsched.config.bounds import VALID_DAYS
 from zsched.core.clock import Clock, SystemClock

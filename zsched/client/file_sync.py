@@ -27,8 +27,7 @@ from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.options.choices import IfExists
 from zsched.core.options.revision import PAYLOAD, is_same
 from zsched.core.triggers.calendar_definition import Calendar
-from zsched.core.triggers.calendars import Calendars
-from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import GIVE_A_RULE, check, with_calendars
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options

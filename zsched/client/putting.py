@@ -24,10 +24,10 @@ from zsched.core.occurrences.first_times import REPLANS, FirstTimes, PlannedRule
 from zsched.core.options.arguments import check_id, seconds_to_ms
 from zsched.core.options.choices import Refused
 from zsched.core.options.define import Presets, at_open_time, define, define_now, define_rule
-from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ScheduleRow
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import RULES, delay_of
+from zsched.core.triggers.zones import instant_ms, local_offset_s
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotArchived, RedisUnavailable
 from zsched.storage.archivers import Durability
 from zsched.storage.puts import DONE, Answer, Put, PutScripts, Shape

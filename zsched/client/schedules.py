@@ -382,6 +382,6 @@ class Schedules(CalendarCalls):
 
 
 def _until_ms(until: datetime | None, tz: str | None) -> int | None:
-    from zsched.core.options.instants import instant_ms
+    from zsched.core.triggers.zones import instant_ms
 
     return None if until is None else instant_ms("until", until, tz)

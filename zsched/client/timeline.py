@@ -27,8 +27,8 @@ from zsched.core.occurrences.future import Spans
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import FacetFilters, check_number, check_queue, choice, flag, seconds_to_ms
 from zsched.core.options.choices import ScheduleState
-from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import RunStatus
+from zsched.core.triggers.zones import instant_ms
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.queues import waiting_in

@@ -24,7 +24,7 @@ from zsched.core.occurrences.first_times import REPLANS
 from zsched.core.options.arguments import check_version
 from zsched.core.options.revision import PAYLOAD, revise
 from zsched.core.repair import IdOutcome
-from zsched.core.runs.signature import SIGNATURE_FIELD, signature_in
+from zsched.core.runs.job import SIGNATURE_FIELD, signature_in
 from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, RedisUnavailable, VersionConflict, ZschedError
 from zsched.storage.puts import Answer, Put, PutScripts
 from zsched.storage.reader import Reader

@@ -15,8 +15,8 @@ from zsched.core.model import Schedule
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import FacetFilters, check_filter, choice
 from zsched.core.options.choices import ScheduleState
-from zsched.core.options.instants import instant_ms
 from zsched.core.triggers.trigger import RULES
+from zsched.core.triggers.zones import instant_ms
 from zsched.errors import InvalidSchedule
 
 RECURRING = "recurring"  # every kind of rule

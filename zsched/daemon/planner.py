@@ -17,8 +17,7 @@ from zsched.core.occurrences.policy import plan
 from zsched.core.options.checked import letters_in, read_policy
 from zsched.core.options.choices import CatchUp
 from zsched.core.record import skipped_in
-from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
-from zsched.core.triggers.spec import Anchor
+from zsched.core.triggers.spec import NO_CALENDARS, Anchor, Calendars
 from zsched.core.triggers.trigger import build, spec_of, with_calendars, with_skipped
 from zsched.errors import UnknownZone
 from zsched.storage.dispatch import DueRecurring, PlannedDue, WrittenPlan, advance_words

@@ -52,8 +52,8 @@ from zsched.core.entry import text
 from zsched.core.occurrences.planning import Move, move_of, reopened
 from zsched.core.pages import pages_of
 from zsched.core.record import Record
-from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.exclusions import is_name
+from zsched.core.triggers.spec import NO_CALENDARS, Calendars
 from zsched.core.triggers.trigger import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused

@@ -20,7 +20,7 @@ from zsched.config.settings import DaemonSettings
 from zsched.core.clock import LAST_MS, Clock
 from zsched.core.entry import text
 from zsched.core.occurrences.outcomes import Outcome, outcome_of
-from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
+from zsched.core.triggers.spec import NO_CALENDARS, Calendars
 from zsched.core.triggers.zones import lack_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter

@@ -32,8 +32,7 @@ from zsched.core.occurrences.future import Future
 from zsched.core.occurrences.simulation import Simulation
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers.calendar_definition import Calendar
-from zsched.core.triggers.calendars import Calendars
-from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import check, with_calendars
 from zsched.core.wording import some
 from zsched.errors import InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError

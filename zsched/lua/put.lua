@@ -12,7 +12,7 @@
 --        field_size      number of field/value texts that all rows share
 --        ...             the shared texts, then per row: id, due, name, data. due: ms; +ms from TIME; or =ms, such a
 --                        time that the caller computed: it may have passed. name: the signature of the data, or data
---                        (core/runs/signature.py)
+--                        (core/runs/job.py)
 -- RETURNS  OK, now ms, <entry>/<version of written rows, or ->, then per row: word, due ms
 --        words: created updated unchanged kept already_fired EXISTS PAST CHANGED:<present version> TAKEN WRONGTYPE; due
 --        ms may be -

@@ -13,7 +13,7 @@
 --                        seen_version    version that the caller read; '' when the put is not conditional
 --                        trigger         the rule's canonical text
 --                        digest          of the whole definition
---                        name            the signature of the data, or data (core/runs/signature.py)
+--                        name            the signature of the data, or data (core/runs/job.py)
 --                        data            the template's
 --                        anchor_ms       the rule's anchor, or '' for TIME
 --                        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME

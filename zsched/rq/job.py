@@ -16,7 +16,7 @@ from typing import Any, Final
 import rq.job
 from rq.utils import decode_redis_hash
 
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import SIGNATURE_FIELD
 from zsched.rq.guard import GuardMode, JobRefused, Permission, guard
 from zsched.rq.plain import plain_of, trusted_of
 

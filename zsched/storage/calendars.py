@@ -1,4 +1,4 @@
-"""Calendars in Redis: the typed calls of calendars.lua, and what a namespace has (``core.triggers.calendars``)."""
+"""Calendars in Redis: the typed calls of calendars.lua, and what a namespace has (``core.triggers.spec``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from zsched.core.entry import text
-from zsched.core.triggers.calendars import Calendars
+from zsched.core.triggers.spec import Calendars
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts, word_text

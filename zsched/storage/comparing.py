@@ -23,7 +23,7 @@ from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import ValueType
 from zsched.core.options.revision import is_same, options_of
 from zsched.core.options.table import options_taking
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import SIGNATURE_FIELD
 from zsched.core.toml import toml_text
 from zsched.core.triggers.trigger import RULES
 from zsched.core.triggers.zones import shown_zone

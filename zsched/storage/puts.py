@@ -22,8 +22,7 @@ from zsched.core.occurrences.first_times import Bracket, PlannedRule
 from zsched.core.options.checked import policy_text
 from zsched.core.options.choices import IfExists, Priority
 from zsched.core.options.forms import Stored
-from zsched.core.runs.job import OFFSET_FIELD
-from zsched.core.runs.signature import SIGNATURE_FIELD, UNSIGNED
+from zsched.core.runs.job import OFFSET_FIELD, SIGNATURE_FIELD, UNSIGNED
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import delay_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
@@ -82,7 +81,7 @@ class Shape:
 class Put(NamedTuple):
     """
     A schedule to put. ``due`` of a one-shot: ms; "+" and ms from the server's now; or "=" and such a time, computed.
-    ``name``: of its data (core/runs/signature.py). ``if_version``: put it only if Redis has this version; "": in any
+    ``name``: of its data (core/runs/job.py). ``if_version``: put it only if Redis has this version; "": in any
     case.
     """
 

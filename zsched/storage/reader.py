@@ -17,22 +17,21 @@ from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
 from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
-from zsched.core.runs.signature import job_pairs
+from zsched.core.runs.job import job_pairs
 from zsched.errors import RedisRefused
 from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.meta import asking, server_now_ms, throttled_sets
+from zsched.storage.meta import HeldBack, asking, server_now_ms, throttled_sets
 from zsched.storage.records import PAGE, as_schedule, due_from_score, read_page, read_records
 from zsched.storage.refusals import not_found
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
-from zsched.storage.throttled import HeldBack
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Ahead, RecentActivity
-    from zsched.core.triggers.calendars import Calendars
+    from zsched.core.triggers.spec import Calendars
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
     from zsched.storage.puts import Put

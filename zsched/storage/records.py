@@ -24,8 +24,7 @@ from zsched.core.pages import pages_of
 from zsched.core.record import PROGRESS, STATE, Place, Record, skipped_in
 from zsched.core.runs.job import CALLBACKS, OFFSET_FIELD
 from zsched.core.runs.run_id import RunId, nominal_ms_of, run_id_of, run_key
-from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
-from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.spec import NO_CALENDARS, Calendars, TriggerSpec
 from zsched.core.triggers.trigger import build, delay_of, read_spec, with_calendars, with_skipped
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, RedisRefused, TriggerError, UnknownCalendar, UnknownZone

@@ -43,9 +43,8 @@ from typing import Any, Final, NamedTuple
 from zsched.config.bounds import MOST_VALID_DAYS
 from zsched.core.clock import Clock, SystemClock, from_ms
 from zsched.core.entry import text
-from zsched.core.runs.job import CALLBACKS
+from zsched.core.runs.job import CALLBACKS, SIGNATURE_FIELD, parts_of
 from zsched.core.runs.run_id import RunId, suffix_of
-from zsched.core.runs.signature import SIGNATURE_FIELD, parts_of
 from zsched.errors import InvalidSchedule
 from zsched.storage.keyfile import BLOCK_BYTES, KeyFile, KeyRing, SigningKey
 from zsched.storage.keys import Keys

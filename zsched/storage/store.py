@@ -24,10 +24,10 @@ from zsched.core.occurrences.first_times import REPLANS, after_missed
 from zsched.core.occurrences.planning import skip_plan, trigger_of
 from zsched.core.occurrences.policy import passed_text
 from zsched.core.options.choices import Missed, ScheduleState
-from zsched.core.options.instants import instant_ms
 from zsched.core.record import Record, skips_text
 from zsched.core.repair import IdOutcome
-from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
+from zsched.core.triggers.spec import NO_CALENDARS, Calendars
+from zsched.core.triggers.zones import instant_ms
 from zsched.errors import RedisUnavailable, TriggerError, VersionConflict, ZschedError
 from zsched.storage.calendars import CalendarStore, read_calendars
 from zsched.storage.connection import Channel, Link

@@ -35,8 +35,8 @@ from zsched.config.reading import MOST_BYTES, read_file
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.occurrences.changes import Change
-from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import Run
+from zsched.core.triggers.zones import instant_ms
 from zsched.daemon.releases import Native
 from zsched.daemon.replan import CalendarReplanner
 from zsched.daemon.tick import Tick, Ticker

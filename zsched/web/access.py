@@ -25,8 +25,8 @@ import structlog
 from starlette.requests import Request
 
 from zsched.aio.client import AsyncClient
-from zsched.client.allowed import check_allowed, functions_named
 from zsched.client.preview import demand_apart
+from zsched.client.put_checks import check_allowed, functions_named
 from zsched.config.settings import Settings
 from zsched.core.clock import LAST_MS, Clock, SystemClock
 from zsched.core.model import Schedule

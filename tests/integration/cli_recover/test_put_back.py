@@ -11,7 +11,7 @@ from tests.integration.cli_recover.losses import HOUR_S, Recover, dump, listed, 
 from tests.prefix import RQ
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
-from zsched.client.caller import caller
+from zsched.client.calls import caller
 from zsched.core.clock import from_ms
 from zsched.storage.questions import Naming
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from zsched import Client, InvalidSchedule, ZschedError
 from zsched.core.clock import LAST_MS
-from zsched.core.options.instants import instant_ms
+from zsched.core.triggers.zones import instant_ms
 
 NEW_YORK = "America/New_York"
 FIRST = datetime(2031, 11, 2, 1, 30)  # a local time that winter time repeats

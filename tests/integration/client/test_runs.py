@@ -18,7 +18,7 @@ from tests.clocks import freeze
 from tests.integration.client.calls import HOUR, KEYS, SOON
 from tests.ledger import queued
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleNotFound
-from zsched.client.caller import caller
+from zsched.client.calls import caller
 from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.core.entry import Entry
 from zsched.core.triggers.trigger import build, due_of

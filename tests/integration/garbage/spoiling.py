@@ -23,8 +23,7 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.core.options.forms import Stored
 from zsched.core.options.table import OPTIONS
-from zsched.core.runs.job import JOB_FIELDS, OFFSET_FIELD
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import JOB_FIELDS, OFFSET_FIELD, SIGNATURE_FIELD
 from zsched.storage.keys import Keys
 from zsched.storage.signing import SIGNED
 

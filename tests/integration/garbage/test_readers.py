@@ -26,7 +26,7 @@ from tests.integration.garbage.spoiling import FUNC, JOBS, VIEWED, Garbage, Read
 from tests.integration.guard.forging import key_file
 from zsched import Client
 from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 from zsched.storage import questions

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tests.integration.guard.forging import TASKS, Bomb, Forge, call
 from tests.prefix import RQ
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import SIGNATURE_FIELD
 from zsched.storage.keyfile import SigningKey
 from zsched.storage.signing import Subject
 

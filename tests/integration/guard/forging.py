@@ -19,7 +19,7 @@ from tests.integration.guard import tasks
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, WITHIN_S
 from zsched import Client
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.keyfile import KeyRing, SigningKey, read_keys
 from zsched.storage.keys import Keys

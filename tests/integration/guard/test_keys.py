@@ -23,7 +23,7 @@ from zsched import Client, InvalidSchedule, RowsRefused
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.options.choices import ScheduleState
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.keyfile import KeyFile
 

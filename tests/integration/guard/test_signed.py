@@ -21,7 +21,7 @@ from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
 from zsched.aio import AsyncClient
 from zsched.config.settings import ArchiveSettings
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.signing import Subject, check_run

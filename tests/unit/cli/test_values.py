@@ -16,13 +16,12 @@ from zsched.cli.functions import is_roots_alone, tell_unchecked
 from zsched.cli.log import summary
 from zsched.cli.output import Terminal
 from zsched.cli.parameters import instant, moment
-from zsched.client.allowed import check_allowed
+from zsched.client.put_checks import check_allowed
 from zsched.core.entry import Entry, Position
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.runs.cells import cells, remark, with_short_workers
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.story.sentences import sentence
+from zsched.core.story.sentences import cells, remark, sentence, with_short_workers
 from zsched.errors import InvalidSchedule
 
 SEOUL = timezone(timedelta(hours=9))

@@ -16,7 +16,7 @@ import pytest
 
 from zsched.config.bounds import MOST_VALID_DAYS
 from zsched.core.clock import ManualClock
-from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.runs.job import SIGNATURE_FIELD
 from zsched.errors import ConfigError, InvalidSchedule
 from zsched.rq.guard import GuardMode, JobGuard
 from zsched.storage.keyfile import KeyFile, KeyRing, SigningKey, new_key_line, read_keys

@@ -23,7 +23,7 @@ from zsched.cli.parameters import zone_option
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.cli.recovering.archives import NoArchive, OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, RecoveryReport
-from zsched.client.caller import caller
+from zsched.client.calls import caller
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock

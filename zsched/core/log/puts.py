@@ -17,8 +17,8 @@ from zsched.core.log.rows import OneShotsPut, Row
 from zsched.core.occurrences.changes import RUN_NOW, RUN_OVER, Change
 from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.record import Key, Place, Portion, Record, RecordFields, gone, records_in, shapes_in
+from zsched.core.runs.job import job_pairs
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of, schedule_of
-from zsched.core.runs.signature import job_pairs
 
 DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
 _ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry

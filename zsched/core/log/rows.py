@@ -20,8 +20,8 @@ from zsched.core.entry import Texts
 from zsched.core.occurrences.outcomes import Outcome, outcome_of
 from zsched.core.occurrences.policy import Passed
 from zsched.core.record import Key, Place, Record
+from zsched.core.runs.job import job_pairs
 from zsched.core.runs.run_id import RunKey
-from zsched.core.runs.signature import job_pairs
 
 
 class Row(Protocol):

@@ -21,8 +21,7 @@ from zsched.core.occurrences.future import Future, Spans
 from zsched.core.occurrences.planning import local_time
 from zsched.core.options.checked import CheckedOptions
 from zsched.core.options.choices import ScheduleState
-from zsched.core.triggers.calendars import Calendars
-from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import with_calendars
 from zsched.core.triggers.zones import shown_zone
 from zsched.core.wording import relative_text

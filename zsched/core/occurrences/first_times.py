@@ -16,9 +16,8 @@ from typing import Final, assert_never
 from zsched.core.clock import LAST_MS, Clock, from_ms
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.policy import Passed, Range, excluded, latest_due
-from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.layers import NeverOpen, Trigger
-from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerSpec
+from zsched.core.triggers.spec import NO_CALENDARS, Anchor, Calendars, Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, check, due_of, lag_of, max_jitter_of, with_calendars
 from zsched.core.triggers.zones import has_zone, resolve_local, zone
 from zsched.errors import InvalidSchedule

@@ -42,12 +42,10 @@ from zsched.core.model import Schedule
 from zsched.core.occurrences.future import coming
 from zsched.core.occurrences.policy import Passed, excluded
 from zsched.core.record import Record, skipped_in
-from zsched.core.runs.job import OFFSET_FIELD
+from zsched.core.runs.job import OFFSET_FIELD, SIGNATURE_FIELD
 from zsched.core.runs.run_id import RunId
-from zsched.core.runs.signature import SIGNATURE_FIELD
-from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.layers import Trigger, unskipped
-from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
+from zsched.core.triggers.spec import NO_CALENDARS, Calendars, Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, delay_of, due_of, spec_of, with_calendars, with_skipped
 from zsched.core.triggers.zones import offset_s, resolve_local, zone
 from zsched.errors import InvalidSchedule

@@ -4,20 +4,26 @@ Checked options: of a definition before it is written, and of a schedule after i
 ``core.options.table`` maps them to Redis and back: an option is written to the place in its entry, if it differs from
 its default here. A field that another program broke is read as its default. So it hides neither its schedule nor other
 schedules of a listing.
+
+``definition_of`` has the options of a schedule as names and texts, for the command line and the console.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zsched.core.occurrences.policy import USUAL, Policy
 from zsched.core.options.choices import OnLost, OnUncertain, Priority
 from zsched.core.options.forms import BETWEEN_PARTS, UNREADABLE, Option, RateLimit, Stored
 from zsched.core.options.table import OPTIONS
+from zsched.core.wording import duration_text
+
+if TYPE_CHECKING:
+    from zsched.core.model import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,3 +149,30 @@ _SHOWN: Final = [
 USUAL_ARGUMENTS: Final = _USUAL.arguments()  # what they are set back to; None, if one is not here
 POLICIES: Final = [option.json_name for option, _, _ in _STORED[Stored.POLICY]]  # as JSON names them
 _POLICY_FORMS: Final = {option.field: option.form for option, _, _ in _STORED[Stored.POLICY]}
+
+
+_INSTANTS: Final = "next_at anchor_at nominal_at created_at updated_at last_nominal_at resumes_at since".split()
+_DURATIONS: Final = [option.json_name for option in OPTIONS.values() if option.form.unit]
+
+
+def definition_of(schedule: Schedule, time_text: Callable[[int], str]) -> Iterator[tuple[str, str]]:
+    """
+    Yield names and texts of the options that are set, and of all policies that a recurring schedule has. Durations are
+    as the command line takes them. *time_text* writes an instant in ms.
+    """
+    for name, value in schedule.to_dict().items():
+        if name in _DURATIONS and (value or (name in POLICIES and value is not None)):
+            yield name.removesuffix("_s"), duration_text(round(value * 1000))
+        elif name in _INSTANTS:
+            ms = getattr(schedule, "since_ms" if name == "since" else name.replace("_at", "_ms"))
+            if ms is not None:
+                yield name, time_text(ms)
+        elif name == "trigger" and value is not None:
+            yield name, schedule.rule_text
+            yield from (
+                (f"  {part}", text if isinstance(text, str) else json.dumps(text, ensure_ascii=False))
+                for part, text in value.items()
+                if text not in (None, []) and part not in ("kind", "expr", "jitter_s")
+            )
+        elif value not in (None, [], {}, False):
+            yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -23,13 +23,11 @@ from zsched.core.model import After, At, Definition, Now, When
 from zsched.core.occurrences.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.options.choices import IfExists
 from zsched.core.options.forms import Stored
-from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS, RuleOptions
-from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.exclusions import exclusions_of, is_name
-from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerSpec
+from zsched.core.triggers.spec import NO_CALENDARS, Calendars, Fold, Gap, OnExcluded, TriggerSpec
 from zsched.core.triggers.trigger import GIVE_A_RULE, RULES, build, kind_named
-from zsched.core.triggers.zones import zone
+from zsched.core.triggers.zones import instant_ms, local_offset_s, zone
 from zsched.core.wording import duration_text
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 

@@ -2,10 +2,16 @@
 RQ's job of a run: the fields that zsched reads of RQ's hash (look.lua), with RQ's values, and RQ's times and numbers.
 
 Any writer of RQ's jobs can choose these texts: a text that is neither a time nor a number counts as unknown.
+
+**Signatures.** A signature is ``<key id>.<valid until>.<code>``: 1 to 8 of a-z and 0-9, epoch seconds in nine
+hexadecimal digits, and 128 bits in base64, without padding. A job has it in the field ``zs_sig``, besides ``data``. A
+row of a put, in a call and in the log, has its data under a name. The name is the signature, or ``data`` if there is
+none. So rows have the same form with and without signatures. No signature is ``data``.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -22,6 +28,9 @@ CALLBACKS: Final = {f"on_{end}": f"{end}_callback_name" for end in ("success", "
 DEFAULT_TIMEOUT_S: Final = 180  # of a job without a timeout: RQ's own
 RQ_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"  # the form of a time in a job, UTC
 _LENGTH: Final = 27  # of such a text
+SIGNATURE_FIELD: Final = "zs_sig"
+UNSIGNED: Final = b"data"  # the name of data without a signature
+_FORM: Final = re.compile(rb"([a-z0-9]{1,8})\.([0-9a-f]{9})\.([A-Za-z0-9+/]{22})")
 
 
 class JobFacts(NamedTuple):
@@ -113,3 +122,19 @@ def rq_time(ms: int) -> str:
 def whole(text: str) -> int:
     """Return a number that RQ wrote; 0 for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def parts_of(signature: bytes) -> tuple[str, int, bytes] | None:
+    """Return key id, valid until in epoch seconds, and code of *signature*; None if it has another form."""
+    found = _FORM.fullmatch(signature)
+    return None if found is None else (found[1].decode(), int(found[2], 16), found[3])
+
+
+def signature_in(name: bytes) -> bytes:
+    """Return the signature that is the *name* of data, or b""."""
+    return b"" if name == UNSIGNED else name
+
+
+def job_pairs(name: bytes, data: bytes) -> list[bytes]:
+    """Return the pairs of a job for the *data* of a row under *name*: its data, and its signature if it has one."""
+    return [UNSIGNED, data] if name in (UNSIGNED, b"") else [UNSIGNED, data, SIGNATURE_FIELD.encode(), name]

@@ -24,11 +24,10 @@ from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import Group, zone_name
-from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import RuleOptions
 from zsched.core.story.story import Story
 from zsched.core.triggers.trigger import RULES
-from zsched.core.triggers.zones import zone
+from zsched.core.triggers.zones import instant_ms, zone
 from zsched.errors import ScheduleInPast, VersionConflict, ZschedError
 from zsched.web import actions
 from zsched.web.calls import Admitted

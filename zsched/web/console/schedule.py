@@ -15,10 +15,9 @@ from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
 from zsched.core.occurrences.planning import nominal_time
 from zsched.core.occurrences.search import Replacements
+from zsched.core.options.checked import definition_of
 from zsched.core.options.choices import Missed
-from zsched.core.options.definition import definition_of
-from zsched.core.options.instants import instant_ms
-from zsched.core.triggers.zones import shown_zone
+from zsched.core.triggers.zones import instant_ms, shown_zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions

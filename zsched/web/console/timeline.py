@@ -31,8 +31,8 @@ from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
 from zsched.core.occurrences.search import Replacement, Replacements
 from zsched.core.options.arguments import choice
 from zsched.core.options.choices import ScheduleState
-from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import BAD, RunStatus
+from zsched.core.triggers.zones import instant_ms
 from zsched.errors import InvalidSchedule
 from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import keys_of

@@ -12,8 +12,7 @@ from zsched.core.model import After, At, Definition, Schedule, iso
 from zsched.core.occurrences.difference import TimesDifference, difference
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.define import define_trigger
-from zsched.core.triggers.calendars import Calendars
-from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import build
 
 NOW_MS = 1_796_004_000_000  # Mon 30 Nov 2026, 02:00 UTC

@@ -21,12 +21,11 @@ from zsched.core.occurrences.future import Future, SpanCounts, Spans, Walk
 from zsched.core.occurrences.policy import Policy, plan
 from zsched.core.options.choices import CatchUp, Overlap, ScheduleState
 from zsched.core.triggers.calendar_definition import Calendar
-from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.layers import NeverOpen
 from zsched.core.triggers.rrule import RRULE
-from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerSpec
+from zsched.core.triggers.spec import Calendars, Fold, Gap, OnExcluded, TriggerSpec
 from zsched.core.triggers.trigger import build, due_of
 from zsched.errors import InvalidSchedule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.client.allowed import functions_named
+from zsched.client.put_checks import functions_named
 from zsched.core.options.allowed import LimitedBy, Limits, is_allowed
 from zsched.core.options.table import OPTIONS
 from zsched.core.runs.job import CALLBACKS

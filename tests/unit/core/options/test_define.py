@@ -16,12 +16,12 @@ from zsched.core.options.arguments import check_id, check_queue, seconds_to_ms
 from zsched.core.options.choices import IfExists, OnLost, OnUncertain, Priority
 from zsched.core.options.define import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
 from zsched.core.options.forms import ValueType
-from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import options_taking
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import check
+from zsched.core.triggers.zones import instant_ms
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, 0, 0, 123000, tzinfo=UTC)

@@ -24,8 +24,8 @@ from zsched.core.runs.attempts import (
     with_error,
     without_tracebacks,
 )
+from zsched.core.runs.job import UNSIGNED, job_pairs, parts_of, signature_in
 from zsched.core.runs.run_id import RunId, run_key, schedule_of, usual_keys
-from zsched.core.runs.signature import UNSIGNED, job_pairs, parts_of, signature_in
 
 T_MS = 1_800_000_000_000
 LONGEST = 4000  # bytes of the text

@@ -1,22 +1,27 @@
 """
-Doubtful queues: shared by urgent and bulk schedules, or misspelt. ``zsched add`` and ``zsched apply`` note them.
+Checks before a put: of the functions that a definition names by the patterns of ``[rq] allow_callables``, and of its
+queue.
 
+**Doubtful queues** are shared by urgent and bulk schedules, or misspelt. ``zsched add`` and ``zsched apply`` note them.
 Priority decides the order of pushes. In the queue a run waits behind all that was pushed before, so an urgent one waits
-behind a campaign. A run in a misspelt queue waits until somebody corrects it.
-
-Not guaranteed: only the next ``_LOOKED_AT`` schedules of a lane are compared, so that the look stays cheap.
+behind a campaign. A run in a misspelt queue waits until somebody corrects it. Not guaranteed: only the next
+``_LOOKED_AT`` schedules of a lane are compared, so that the look stays cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from zsched.client.client import Client
 from zsched.core.model import Definition, Schedule
+from zsched.core.options.allowed import is_allowed
 from zsched.core.options.choices import Priority
+from zsched.core.runs.job import CALLBACKS
+from zsched.errors import InvalidSchedule
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
+from zsched.storage.rqjob import plain
 
 Prioritized: TypeAlias = Schedule | Definition
 
@@ -59,3 +64,23 @@ def _shared_queues(reader: Reader, put: Iterable[Prioritized]) -> Iterator[str]:
                 f"{ids[Priority.LOW]}). Priority ends at the push: an urgent run waits behind the bulk runs in the "
                 "queue. Give it a queue and workers of its own, or at_front"
             )
+
+
+def functions_named(func: object, options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the functions that a definition names, by option, without values that the client will refuse."""
+    named = {"func": func, **{name: _path(options[name]) for name in CALLBACKS if name in options}}
+    return {name: path for name, path in named.items() if isinstance(path, str)}
+
+
+def check_allowed(patterns: Sequence[str], func: str | None, options: Mapping[str, Any]) -> None:
+    """Check every named function against *patterns*, ``[rq] allow_callables``. Raises InvalidSchedule."""
+    for name, path in functions_named(func, options).items():
+        if not is_allowed(path, patterns):
+            problem = f"[rq] allow_callables = {list(patterns)} does not allow it"
+            raise InvalidSchedule(name, path, problem, "name an allowed function, or add a pattern to that setting")
+
+
+def _path(callback: object) -> object:
+    """Return the path that *callback* names: RQ's own class, a dict or a text."""
+    named = plain(callback)
+    return named.get("func") if isinstance(named, dict) else named
