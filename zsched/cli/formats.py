@@ -10,8 +10,9 @@ from zsched.cli.output import Table, pairs, printable
 from zsched.cli.program import Invocation
 from zsched.core.clock import SystemClock
 from zsched.core.runs.attempts import Attempt
+from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.story.sentences import CELLS, attempt_text, cells, local_text, note_text, remark, with_short_workers
+from zsched.core.story.sentences import attempt_text, local_text, note_text
 from zsched.core.story.source import Source
 from zsched.core.wording import relative_text, rough_duration
 

@@ -18,8 +18,9 @@ from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES
 from zsched.core.occurrences.search import Replacement, Replacements
+from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import BAD, RunStatus
-from zsched.core.story.sentences import CELLS, cells, local_text, reason_text, remark, with_short_workers
+from zsched.core.story.sentences import local_text, reason_text
 from zsched.core.story.source import Source
 from zsched.core.story.verdict import StoryVerdict
 from zsched.core.wording import rough_duration, with_name

@@ -23,8 +23,9 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, PUSHES, What
 from zsched.core.options.arguments import check_id
 from zsched.core.options.forms import zone_name
+from zsched.core.runs.cells import with_short_workers
 from zsched.core.runs.run import RunStatus
-from zsched.core.story.sentences import local_text, sentence, told_together, with_short_workers
+from zsched.core.story.sentences import local_text, sentence, told_together
 from zsched.core.wording import plural, some
 from zsched.errors import RedisUnavailable
 from zsched.storage.keys import keys_of

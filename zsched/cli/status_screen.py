@@ -17,8 +17,9 @@ from zsched.core.model import Schedule
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import Failure, RecentActivity, Stretch
 from zsched.core.options.choices import Priority
+from zsched.core.runs.cells import remark
 from zsched.core.runs.run import RunStatus
-from zsched.core.story.sentences import local_text, remark
+from zsched.core.story.sentences import local_text
 from zsched.core.wording import duration_text, relative_text, rough_duration
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 from zsched.health.checks_archives import audit_text, entries_text

@@ -14,9 +14,9 @@ from typing import Final
 
 from zsched.core.clock import from_ms
 from zsched.core.model import iso
+from zsched.core.runs.cells import lasting, with_short_workers
 from zsched.core.runs.run import RunStatus
 from zsched.core.runs.run_id import RunId
-from zsched.core.story.sentences import lasting, with_short_workers
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration, some
 from zsched.health.facts import DaemonHealth, Finding, QueuesUnknown, RedisUnseen, fine, health_check, problem, warning
 from zsched.storage.keys import Keys

@@ -13,9 +13,9 @@ from typing import Final
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import RecentActivity, Stretch
+from zsched.core.runs.cells import lasting, remark, with_short_workers
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.runs.run import FAILURES, RunStatus
-from zsched.core.story.sentences import lasting, remark, with_short_workers
 from zsched.core.wording import plural, rough_duration, some
 from zsched.health.facts import Finding, fine, health_check, warning
 from zsched.storage.overview import Overview

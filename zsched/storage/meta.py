@@ -5,8 +5,7 @@ If a number of ``meta`` is invalid, scripts answer GARBLED (lua/lib/time.lua has
 guessed epoch, doubt or format could fire runs twice.
 
 This module also reads the server's clock as scripts see it: ``meta`` may move it for tests. And it names the keys of
-throttled schedules, which only ``meta`` knows, and sums them up: their queue has no room by its limit, so fire.lua
-moved them out of their lane.
+throttled schedules, which only ``meta`` knows.
 
 Another program may have written one of zsched's own keys as another type. Scripts ask for the size of each of their
 keys before they write anything (lua/lib/meta.lua), so Redis' WRONGTYPE means that nothing was written. Redis does not
@@ -15,8 +14,7 @@ say which key it is: that is found when the error comes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +23,6 @@ import redis
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import text
-from zsched.core.model import iso, json_of
 from zsched.core.options.choices import Priority
 from zsched.errors import Garbled, RedisRefused
 from zsched.storage.connection import Channel
@@ -187,65 +184,3 @@ def wrong_text(key: str, found: str, wanted: str) -> str:
 def moving_away(key: str) -> tuple[str, ...]:
     """Return the remedy for a *key* of a wrong type: a first step, and the command."""
     return "find out who wrote it, then", "redis-cli", "RENAME", key, f"wrong:{key}"
-
-
-class HeldBack(NamedTuple):
-    """
-    The number of schedules that wait for room in a queue. ``per_second`` is None when its limit has just ended.
-    ``since_ms``: the oldest due time among them, or the put or resume of a one-shot, if it was later. ``blocked_by``:
-    the queue's key if it is of a wrong type, so that nothing can be pushed.
-    """
-
-    queue: str
-    per_second: float | None
-    waiting: int
-    since_ms: int
-    blocked_by: str | None = None
-
-    @property
-    def zone(self) -> str | None:
-        """The zone that the leader's machine lacks, if that is the cause."""
-        return zone_in(self.queue)
-
-    @property
-    def cause(self) -> str:
-        """The setting, ``[queues.mail] max_per_second = 0.05``, or what else is in the way."""
-        if self.zone is not None:
-            return f"time zone {self.zone}, which the data of the leader's machine lacks"
-        if self.blocked_by is not None:
-            return f"{self.blocked_by}, which is not a list"
-        if self.per_second is None:
-            return f"a removed limit of queue {self.queue}: they are released now"
-        return f"[queues.{self.queue}] max_per_second = {self.per_second:g}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON; the keys are stable."""
-        others = {"queue": None if self.zone else self.queue, "since": iso(self.since_ms)}
-        names = "queue", "zone", "max_per_second", "blocked_by", "waiting", "since"
-        return json_of(self, *names, max_per_second=self.per_second, **others)
-
-
-def held_back(
-    found: Iterable[tuple[Throttled, int, int | None]], limits: Sequence[bytes], blocked: Mapping[str, str]
-) -> list[HeldBack]:
-    """
-    Sum up the throttled schedules by queue. *found*: the sets, each with its size and the time since when its oldest
-    waits, None if it is empty. *limits* is the hash of limits; *blocked*: queues whose keys have a wrong type.
-    """
-    rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
-    waiting, since_ms = Counter[str](), dict[str, int]()
-    for throttled, count, oldest_ms in found:
-        if oldest_ms is not None:
-            waiting[throttled.queue] += count
-            since_ms[throttled.queue] = min(since_ms.get(throttled.queue, oldest_ms), oldest_ms)
-    return [
-        HeldBack(queue, rates.get(queue), waiting[queue], since_ms[queue], blocked.get(queue))
-        for queue in sorted(waiting)
-    ]
-
-
-def _per_second(row: bytes) -> float | None:
-    try:
-        return float(row.split(b" ")[0])
-    except ValueError:
-        return None

@@ -32,19 +32,10 @@ from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.jobs import is_denied
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.meta import (
-    NUMBERS,
-    HeldBack,
-    Throttled,
-    asking,
-    held_back,
-    numbers,
-    server_now_ms,
-    throttled_sets,
-    zone_in,
-)
+from zsched.storage.meta import NUMBERS, Throttled, asking, numbers, server_now_ms, throttled_sets, zone_in
 from zsched.storage.records import due_from_score
 from zsched.storage.server import Server
+from zsched.storage.throttled import HeldBack, held_back
 from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of
 
 _FIRST: Final = 10  # schedules of a lane that are read

@@ -39,8 +39,9 @@ from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
 from zsched.storage.jobs import allowed_replies, members
 from zsched.storage.keys import Keys
-from zsched.storage.meta import HeldBack, server_now_ms, throttled_sets, zone_in
+from zsched.storage.meta import server_now_ms, throttled_sets, zone_in
 from zsched.storage.rqkeys import RqKeys
+from zsched.storage.throttled import HeldBack
 from zsched.storage.workers import OF_LIVING, lives, workers_of
 
 if TYPE_CHECKING:

@@ -23,11 +23,12 @@ from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.meta import HeldBack, asking, server_now_ms, throttled_sets
+from zsched.storage.meta import asking, server_now_ms, throttled_sets
 from zsched.storage.records import PAGE, as_schedule, due_from_score, read_page, read_records
 from zsched.storage.refusals import not_found
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
+from zsched.storage.throttled import HeldBack
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Ahead, RecentActivity

@@ -20,8 +20,9 @@ from zsched.client.put_checks import check_allowed
 from zsched.core.entry import Entry, Position
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.cells import cells, remark, with_short_workers
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.story.sentences import cells, remark, sentence, with_short_workers
+from zsched.core.story.sentences import sentence
 from zsched.errors import InvalidSchedule
 
 SEOUL = timezone(timedelta(hours=9))

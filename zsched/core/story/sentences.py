@@ -4,14 +4,11 @@ Sentences for single changes, runs and failed attempts, without their history.
 A line of ``zsched log`` is such a sentence. A line of a story is one with context from the history
 (``core.story.story``). The log has attempts only in the end of their run; a story has each at its own time, by the
 worker's clock.
-
-``cells`` and ``remark`` are of a table of runs: state, waiting time, duration, error and note.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -31,9 +28,6 @@ from zsched.core.wording import rough_duration
 CREATED: Final = "created"  # the context of a put
 CHANGED: Final = "changed"
 _LONGEST: Final = 200  # characters of an error or of a note's value
-CELLS: Final = ("STATE", "WAITED", "TOOK")
-_WIDTH: Final = 80  # characters of an error or note
-_WORKER: Final = re.compile(r"\bworker ([0-9a-f]{8})[0-9a-f]{24}\b")  # RQ gives a worker without a name 32 digits
 
 
 def sentence(change: Change, tz: str, context: str = "") -> str:
@@ -357,38 +351,3 @@ def in_order(lines: Iterable[tuple[int, str]], attempts: Iterable[tuple[int, str
         keyed.append((latest_ms, at_ms, line))
     keyed += [(at_ms, at_ms, line) for at_ms, line in attempts]
     return [(at_ms, line) for _, at_ms, line in sorted(keyed, key=itemgetter(0))]
-
-
-def cells(run: Run | None) -> tuple[str, str, str]:
-    """Return the state, the attempt if it is not the first, the waiting time and the duration."""
-    if run is None:
-        return "", "", ""
-    state = run.status.value + (f", attempt {run.attempt}" if run.attempt > 1 else "")
-    took = _took(run.duration_ms)
-    at_least = "≥ " if took and run.status is RunStatus.LOST else ""
-    return state, _took(run.queue_wait_ms), at_least + took
-
-
-def lasting(run: Run, now_ms: int) -> str:
-    """Return the state of an open run, and for how long: ``running for 33 s on worker w``, ``queued for 2 min``."""
-    for_long = "" if run.since_ms is None else f" for {rough_duration(max(now_ms - run.since_ms, 0))}"
-    on = f" on worker {run.worker}" if run.status is RunStatus.RUNNING and run.worker else ""
-    return f"{run.status.value}{for_long}{on}"
-
-
-def remark(run: Run | None) -> str:
-    """Return the run's error, and its task's note."""
-    if run is None:
-        return ""
-    mark = "uncertain" if run.is_uncertain else ""
-    parts = "; ".join(text for text in (run.error, note_text(run.note), mark) if text)
-    return shortened(with_short_workers(parts), _WIDTH)
-
-
-def with_short_workers(text: str) -> str:
-    """Return *text* with RQ's generated worker names cut to eight digits."""
-    return _WORKER.sub(r"worker \1…", text)
-
-
-def _took(ms: int | None) -> str:
-    return "" if ms is None else rough_duration(ms)

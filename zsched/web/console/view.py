@@ -20,17 +20,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from zsched.core.clock import from_ms
 from zsched.core.model import iso
 from zsched.core.options.forms import zone_name
+from zsched.core.runs.cells import cells, remark, with_short_workers
 from zsched.core.runs.run_id import RunId
-from zsched.core.story.sentences import (
-    cells,
-    local_text,
-    note_text,
-    reason_text,
-    remark,
-    sentence,
-    shortened,
-    with_short_workers,
-)
+from zsched.core.story.sentences import local_text, note_text, reason_text, sentence, shortened
 from zsched.core.triggers.zones import has_zone, shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import InvalidSchedule, ZschedError
