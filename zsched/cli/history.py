@@ -17,7 +17,7 @@ from zsched.client.past import Past, history_parts
 from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES
-from zsched.core.occurrences.search import Replacement, Replacements
+from zsched.core.occurrences.replacements import Replacement, Replacements
 from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.sentences import local_text, reason_text

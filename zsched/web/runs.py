@@ -14,7 +14,7 @@ from starlette.responses import Response
 from zsched.aio.client import AsyncClient
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import READ, Replacements
+from zsched.core.occurrences.replacements import READ, Replacements
 from zsched.core.options.forms import TEXT
 from zsched.core.runs.run import Run
 from zsched.web import actions, schemas

@@ -1,43 +1,30 @@
 """
-Occurrences and runs as a search finds them: the query, its results, its places, and what replaced a result.
+Occurrences and runs as a search finds them: the query, its results, and its places.
 
 A run without a known end is reported as *queued*. Only RQ knows whether a worker has it or has just ended it. So a
 query for one kind of runs also gets the open runs; the caller updates them from RQ (``runs.as_seen``) and keeps the
 wanted ones (``kept``). An occurrence that a recovery skipped is a skipped occurrence without a run: its push was lost
 with the old Redis.
-
-**Replacements** are runs that were pushed later for occurrences that did not run or failed: backfilled and retried.
-Lists of what did not run, or failed, show them, so that nothing is made up twice. Not guaranteed: that all are known.
-Readers read the newest ``READ`` of each kind.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.entry import Position
 from zsched.core.facets import NO_FACETS, Facets, question_number, question_text
-from zsched.core.occurrences.changes import BACKFILL, Change
+from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What
-from zsched.core.runs.run import OPEN, OVER, UNSUCCESSFUL, Run, RunStatus, ended_run, pushed
+from zsched.core.runs.run import OPEN, OVER, Run, RunStatus, ended_run, pushed
 from zsched.core.runs.run_id import RunKey, run_key
 
 PUSHED_PLAINLY: Final = frozenset({What.FIRED, What.FOUND})
 BADLY_OVER: Final = OVER - {RunStatus.SUCCEEDED}
-_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
-    "id": question_text,
-    "match": question_text,
-    "since_us": question_number,
-    "until_us": question_number,
-}
-READ: Final = 2000  # of each kind
 
 
 class SearchCursor(NamedTuple):
@@ -129,6 +116,14 @@ class Wanted:
         return cls(whats, statuses, int(values.pop("limit")), facets=facets, **values)
 
 
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "id": question_text,
+    "match": question_text,
+    "since_us": question_number,
+    "until_us": question_number,
+}
+
+
 def record_key_of(change: Change) -> RunKey:
     """Return the key of the record of *change* (``ParsedEntry.owners``): of its run, or of its schedule."""
     return change.id, "" if change.run_id is None else change.run_id[len(change.id) + 1 :]
@@ -171,88 +166,3 @@ def kept(found: Iterable[Change], wanted: Wanted) -> list[Change]:
         one for one in found if one.what in wanted.whats or (one.run is not None and one.run.status in wanted.statuses)
     )
     return list(islice(matching, wanted.limit))
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """
-    Runs in place of an occurrence, or of several that were left out together. ``run``: the last of them; ``by``: the
-    account that retried it.
-    """
-
-    words: str
-    run: Run
-    is_whole: bool
-    by: str | None = None
-
-
-@dataclass(slots=True)
-class Replacements:
-    """
-    Runs by what they are in place of: ``backfilled`` by schedule and nominal time, ``retried`` by run id. ``since_ms``:
-    the time since when ``search_retries`` let its caller read retries.
-    """
-
-    backfilled: dict[str, dict[int, Run]] = field(default_factory=lambda: defaultdict(dict))
-    retried: dict[str, Change] = field(default_factory=dict)
-    since_ms: int = LAST_MS
-
-    def search_retries(self, runs: Iterable[Run | None]) -> dict[str, Any] | None:
-        """
-        Return the search of the history by which the caller shall read retries, and ``add`` them, to know all of
-        *runs*: back to the earliest end of those that did not succeed. None if that was asked before.
-        """
-        failed = (run for run in runs if run is not None and run.status in UNSUCCESSFUL)
-        ends_ms = (run.ended_ms for run in failed if run.ended_ms is not None)
-        since_ms, until_ms = min(ends_ms, default=LAST_MS), self.since_ms
-        if since_ms >= until_ms:
-            return None
-        self.since_ms = since_ms
-        until = None if until_ms == LAST_MS else from_ms(until_ms)
-        return {"status": What.RETRIED, "since": from_ms(since_ms), "until": until, "limit": READ}
-
-    def add(self, one: Change) -> None:
-        """Add the run of an occurrence, if it is in place of another. The newest come first, and count."""
-        if one.run is None:
-            return
-        if one.what is What.RETRIED:
-            self.retried.setdefault(one.why, one)
-        elif one.why == BACKFILL and one.nominal_ms is not None:
-            self.backfilled[one.id].setdefault(one.nominal_ms, one.run)
-
-    def of(self, one: Change) -> Replacement | None:
-        """Return the runs in place of *one*: ``retried: succeeded``, ``3 of 10 backfilled``."""
-        if one.run is not None:
-            return self.of_run(one.run.id)
-        first_ms, last_ms = (one.nominal_ms if ms is None else ms for ms in (one.first_ms, one.last_ms))
-        by_time: Mapping[int, Run] = self.backfilled.get(one.id, {})
-        times = [ms for ms in by_time if first_ms is not None and last_ms is not None and first_ms <= ms <= last_ms]
-        if not times:
-            return None
-        run = self._last(by_time[max(times)])
-        words = f"backfilled: {run.status.value}" if one.count == 1 else f"{len(times):,} of {one.count:,} backfilled"
-        return Replacement(words, run, len(times) >= one.count)
-
-    def of_run(self, run_id: str) -> Replacement | None:
-        """Return the retry of a run; of a retry that was retried, the last one."""
-        first = self.retried.get(run_id)
-        if first is None or first.run is None:
-            return None
-        last = self._last(first.run)
-        return Replacement(f"retried: {last.status.value}", last, True, first.by)
-
-    def last_retry(self, run: Run) -> dict[str, Any] | None:
-        """Return the last retry of *run* for JSON, or None."""
-        retry = self.of_run(run.id)
-        return None if retry is None else retry.run.to_dict()
-
-    def shown(self, one: Change) -> dict[str, Any]:
-        """Return an occurrence for JSON, with the last retry of its run, or None."""
-        return one.shown_occurrence() | {"retried": None if one.run is None else self.last_retry(one.run)}
-
-    def _last(self, run: Run) -> Run:
-        seen = set[str]()
-        while run.id not in seen and (later := self.retried.get(run.id)) is not None and later.run is not None:
-            seen.add(run.id)
-            run = later.run
-        return run

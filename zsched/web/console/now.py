@@ -13,7 +13,7 @@ from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import Replacements
+from zsched.core.occurrences.replacements import Replacements
 from zsched.core.runs.run_id import RunId
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.health.status import StatusView

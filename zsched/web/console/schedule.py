@@ -14,7 +14,7 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
 from zsched.core.occurrences.planning import nominal_time
-from zsched.core.occurrences.search import Replacements
+from zsched.core.occurrences.replacements import Replacements
 from zsched.core.options.checked import definition_of
 from zsched.core.options.choices import Missed
 from zsched.core.triggers.zones import instant_ms, shown_zone

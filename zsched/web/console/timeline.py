@@ -28,7 +28,7 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.counts import EXPECTED, FAILED, LATE, MINUTE_MS, RowsBy, Timeline
 from zsched.core.occurrences.lateness import Absences, waited_since_us
 from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
-from zsched.core.occurrences.search import Replacement, Replacements
+from zsched.core.occurrences.replacements import Replacement, Replacements
 from zsched.core.options.arguments import choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.runs.run import BAD, RunStatus
