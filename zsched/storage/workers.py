@@ -1,6 +1,6 @@
 """
-What runs need to start. RQ's workers as registered, with what each runs, and its heartbeats. And slots of RQ's rate
-limits: who waits for them, who has them, and the typed call of free_slots.lua.
+RQ's workers and the slots of its rate limits, which runs need to start. Workers are as registered, with what each runs,
+and its heartbeats. Of slots: who waits for them, who has them, and the typed call of free_slots.lua.
 
 A worker sets the end of its registration at each heartbeat, a minute after the next heartbeat is due; RQ then deletes
 it. So Redis' own clock says whether a heartbeat is late. At most some thousand workers are read, in a few round trips.
