@@ -15,8 +15,8 @@ from tests.builders.daemons import DaemonThread
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Position
+from zsched.core.occurrences.changes import Wanted
 from zsched.core.occurrences.outcomes import OUTCOMES
-from zsched.core.occurrences.search import Wanted
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.data_set import Namer
 from zsched.storage.archivers import Archivers, ArchiveState

@@ -11,8 +11,8 @@ import redis
 
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.entry import Position
+from zsched.core.occurrences.changes import Wanted
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus
 from zsched.daemon.loop import Bell
 from zsched.storage import log as module

@@ -21,8 +21,8 @@ from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.core.entry import Position
+from zsched.core.occurrences.changes import Wanted
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus
 from zsched.core.story.source import Source
 from zsched.embedded import EmbeddedRedis

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from zsched.core.clock import from_ms
-from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
+from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change, Facets
 from zsched.core.occurrences.counts import CountedRow, RowsBy, Timeline
 from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.lateness import Absences
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
-from zsched.core.occurrences.search import Facets
 from zsched.core.runs.run import Run, RunStatus
 from zsched.web.console.drawing import Mark, ShownTime, Strip, drawn_rows, mark_of
 from zsched.web.console.timeline import _ZOOMS, ListedRow, _shown_time

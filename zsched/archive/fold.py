@@ -39,9 +39,8 @@ from zsched.core.log.rows import (
     RunsOver,
     Skips,
 )
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, record_key_of
 from zsched.core.occurrences.outcomes import Outcome
-from zsched.core.occurrences.search import record_key_of
 from zsched.core.record import Key, Place, Record, skipped_in, skips_text
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of
 

@@ -43,9 +43,8 @@ from zsched.core.clock import Clock
 from zsched.core.entry import UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry, kinds_telling, parse
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, record_key_of
 from zsched.core.occurrences.outcomes import SEARCHED, What
-from zsched.core.occurrences.search import record_key_of
 from zsched.core.runs.run import ANOTHER_END
 from zsched.core.runs.run_id import RunKey
 

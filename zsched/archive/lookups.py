@@ -32,9 +32,8 @@ from zsched.core.facets import Facets
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import kinds_telling, parse
 from zsched.core.occurrences.backfill import ran_at
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, is_push
 from zsched.core.occurrences.outcomes import OUTCOMES, RAN, What
-from zsched.core.occurrences.search import is_push
 
 _LOOKED_FOR_MS: Final = 1000.0
 _WINDOW: Final = 2000  # entries of any kind between two readings of the clock

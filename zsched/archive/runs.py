@@ -31,9 +31,8 @@ from zsched.core.entry import Entry, UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log.kinds import LoggedPut, kinds_telling, kinds_with_records, logged_put, parse
 from zsched.core.log.lives import EndEntry
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, is_push, record_key_of, run_that_ended
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import is_push, record_key_of, run_that_ended
 from zsched.core.record import Key, Record
 from zsched.core.runs.run import Run, pushed
 from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of, run_key

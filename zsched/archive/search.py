@@ -41,9 +41,8 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position, UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry, kinds_telling, parse
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import SearchCursor, Wanted, is_push, record_key_of, run_that_ended
 from zsched.core.record import Place, Record
 from zsched.core.runs.run import pushed
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of, run_key

@@ -20,10 +20,9 @@ from zsched.core.clock import from_ms
 from zsched.core.entry import Entry, Position
 from zsched.core.facets import Facets
 from zsched.core.model import Schedule
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, runs_of
 from zsched.core.occurrences.counts import WantedCounts
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import SearchCursor, Wanted, runs_of
 from zsched.core.options.arguments import FacetFilters, SearchFilters, check_filter, check_id, check_number, choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import zone_name

@@ -27,8 +27,8 @@ from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
 from zsched.core.log.kinds import changes
 from zsched.core.model import seconds
+from zsched.core.occurrences.changes import run_that_ended
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import run_that_ended
 from zsched.core.options.table import ScheduleRow
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.story.sentences import local_text

@@ -29,11 +29,10 @@ from zsched.core.entry import Entry, Position
 from zsched.core.facets import Facets, question_number, question_text
 from zsched.core.log.kinds import parse
 from zsched.core.log.shown import changes_or_problem
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, SearchCursor, Wanted
 from zsched.core.occurrences.counts import WantedCounts
 from zsched.core.occurrences.lateness import waited_since_us
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import SearchCursor, Wanted
 from zsched.storage.comparing import net_difference, with_definitions
 
 T = TypeVar("T")

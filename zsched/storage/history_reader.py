@@ -17,9 +17,8 @@ from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log.kinds import changes
 from zsched.core.occurrences.backfill import ran_at
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, kept
 from zsched.core.occurrences.counts import CountedCell, WantedCounts
-from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source

@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from zsched.core.clock import LAST_MS
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, Wanted
 from zsched.core.occurrences.outcomes import OF_RUNS, RESTORED_RUNS, Outcome, What
-from zsched.core.occurrences.search import Wanted
 from zsched.core.options.allowed import Limits
 from zsched.core.runs.run import Run
 from zsched.core.runs.run_id import RunId

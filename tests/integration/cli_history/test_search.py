@@ -25,7 +25,7 @@ from tests.ledger import await_queued
 from tests.waiting import ENDS_S, eventually
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE
-from zsched.core.occurrences.search import Wanted
+from zsched.core.occurrences.changes import Wanted
 from zsched.core.story.source import Source
 from zsched.errors import InvalidSchedule
 from zsched.storage.archivers import Archivers, ArchiveState

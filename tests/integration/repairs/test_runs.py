@@ -24,8 +24,8 @@ from tests.waiting import ENDS_S, eventually
 from zsched import Client, InvalidSchedule
 from zsched.client.answers import Answers
 from zsched.core.log.kinds import changes
+from zsched.core.occurrences.changes import Wanted
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import Wanted
 from zsched.core.story.source import Source
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link

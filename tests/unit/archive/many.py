@@ -13,8 +13,8 @@ from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import Clock, ManualClock
 from zsched.core.entry import Entry
 from zsched.core.facets import NO_FACETS, Facets
+from zsched.core.occurrences.changes import Wanted
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus
 
 PER_PUT, PER_FIRE = 200, 1000

@@ -17,9 +17,8 @@ from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
 from zsched.core.facets import Facets
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, Wanted, kept
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import Wanted, kept
 from zsched.core.runs.run import Run, RunStatus
 
 ALL = frozenset(RunStatus)

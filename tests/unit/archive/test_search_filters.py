@@ -25,9 +25,8 @@ from zsched.archive.search import Search
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
 from zsched.core.facets import Facets
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, Wanted
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import Run, RunStatus
 from zsched.errors import ArchiveCorrupt
 

@@ -12,9 +12,9 @@ from tests.unit.archive.contents import archived
 from zsched.archive import History
 from zsched.archive.search import Search
 from zsched.core.entry import Entry
+from zsched.core.occurrences.changes import Wanted
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import LogCounter
-from zsched.core.occurrences.search import Wanted
 from zsched.metrics.meter import LogTally, Names
 
 HOUR_MS = 3_600_000

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from zsched.core.model import Schedule, iso, json_of
-from zsched.core.occurrences.changes import RUN_NOW, Change
+from zsched.core.occurrences.changes import RUN_NOW, Change, is_push
 from zsched.core.occurrences.future import Walk
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import is_push
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source
 from zsched.core.triggers.trigger import build

@@ -17,9 +17,8 @@ from operator import itemgetter
 from typing import Any, Final
 
 from zsched.core.clock import clamped_ms, from_ms
-from zsched.core.occurrences.changes import BACKFILL, RUN_OVER, Change
+from zsched.core.occurrences.changes import BACKFILL, RUN_OVER, Change, run_that_ended
 from zsched.core.occurrences.outcomes import WAITS_FOR, Outcome, What
-from zsched.core.occurrences.search import run_that_ended
 from zsched.core.runs.attempts import Attempt
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.triggers.zones import has_zone, shown_zone

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zsched.core.model import Schedule, iso, json_of
-from zsched.core.occurrences.changes import BACKFILL, Change
+from zsched.core.occurrences.changes import BACKFILL, Change, is_push, run_that_ended
 from zsched.core.occurrences.lateness import Lateness
 from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, RAN, RESTORED_RUNS, Outcome, What
-from zsched.core.occurrences.search import is_push, run_that_ended
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import CHANGED, CREATED, attempt_lines, in_order, local_text, sentence, told_together

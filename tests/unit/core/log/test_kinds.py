@@ -18,10 +18,9 @@ from zsched.archive import Archive, History
 from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.log.kinds import KINDS, ParsedEntry, changes, kinds_telling, kinds_telling_only, parse, touches
 from zsched.core.log.rows import OneShotsFired, Row
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, runs_of
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.recent import LogCounter
-from zsched.core.occurrences.search import runs_of
 from zsched.metrics.meter import LogTally, Names
 
 NOW_MS = at(9).t_us // 1000

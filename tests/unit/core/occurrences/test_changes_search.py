@@ -10,9 +10,8 @@ from tests.builders.entries import end_fields
 from zsched.core.entry import Entry
 from zsched.core.facets import Facets
 from zsched.core.log.lives import EndEntry
-from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.changes import Change, Wanted, runs_of
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import Wanted, runs_of
 from zsched.core.runs.run import OPEN, Run, RunStatus, facts_text
 
 T_US = 1_800_000_000_000_000
