@@ -31,6 +31,7 @@ from zsched.health.status import looking
 from zsched.metrics.pages import METRICS_TYPE
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.connection import link_of
+from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
 from zsched.storage.meta import is_empty
@@ -39,7 +40,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.web import bulk, calendars, changes, login, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
 from zsched.web.accounts_file import accounts_file
-from zsched.web.console import edit, forecast, now, operations, schedule, timeline
+from zsched.web.console import edit, now, operations, schedule, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
 from zsched.web.events import Events
@@ -102,13 +103,13 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.access = Access(client, state.accounts, proxy, settings, clock)
     state.is_empty = partial(is_empty, link, keys)
     state.look, state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
-    state.pulse = now.Pulse(app)
+    state.pulse, state.history = now.Pulse(app), HistoryReader(link, keys)
     meter = state.meter = WebMeter()
     state.events, state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
     api = (schedules.router, bulk.router, runs.router, runs.occurrences, changes.router, changes.health)
     for router in (*api, calendars.router):
         app.include_router(router, prefix=PREFIX)
-    for page in (now, timeline, forecast, schedules_page, edit, schedule, runs_page, operations, login):
+    for page in (now, timeline, schedules_page, edit, schedule, runs_page, operations, login):
         app.include_router(page.router)
     app.include_router(_probes(link, _exposition(meter)))
     app.add_route("/api/docs", docs, include_in_schema=False)
