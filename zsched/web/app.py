@@ -40,7 +40,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.web import bulk, calendars, changes, login, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
 from zsched.web.accounts_file import accounts_file
-from zsched.web.console import edit, now, operations, schedule, timeline
+from zsched.web.console import edit, now, operations, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
 from zsched.web.events import Events
@@ -109,7 +109,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     api = (schedules.router, bulk.router, runs.router, runs.occurrences, changes.router, changes.health)
     for router in (*api, calendars.router):
         app.include_router(router, prefix=PREFIX)
-    for page in (now, timeline, schedules_page, edit, schedule, runs_page, operations, login):
+    for page in (now, timeline, schedules_page, edit, runs_page, operations, login):
         app.include_router(page.router)
     app.include_router(_probes(link, _exposition(meter)))
     app.add_route("/api/docs", docs, include_in_schema=False)

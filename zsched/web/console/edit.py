@@ -40,10 +40,10 @@ from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule, ScheduleInPast, VersionConflict, ZschedError
 from zsched.web import actions
 from zsched.web.calls import Admitted
-from zsched.web.console.schedule import with_remarks
+from zsched.web.console.schedules import with_remarks
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import label_of, page_problem
-from zsched.web.reading import func_of, read_form, rfc3339
+from zsched.web.reading import func_of, rfc3339
 
 router = APIRouter(include_in_schema=False)
 
@@ -218,10 +218,9 @@ async def new(view: Viewed, copy: str = "") -> Response:
 
 
 @router.post("/new")
-async def make(view: Viewed, request: Request) -> Response:
+async def make(view: Viewed) -> Response:
     """Make the schedule, unless its id is there already."""
-    view.call.demand_write()
-    given = await read_form(request, _FIELDS)
+    given = await view.form(_FIELDS)
     unset = editable_fields(_NEW, has_arguments=True)
     fields = [each.with_text(given.get(each.name, "no" if each.input == "checkbox" else "")) for each in unset]
     try:
@@ -245,10 +244,9 @@ async def form(view: Viewed, id: str) -> Response:
 
 
 @router.post("/schedules/{id:plain}/edit")
-async def save(view: Viewed, id: str, request: Request) -> Response:
+async def save(view: Viewed, id: str) -> Response:
     """Change the options that the person changed, if the schedule still has the version of the form."""
-    view.call.demand_write()
-    given = await read_form(request, _FIELDS)
+    given = await view.form(_FIELDS)
     opened = dict(each.partition(":")[::2] for each in given.get("opened", "").split())
     version = given.get("version") or None
     one, merged = await _merged(view, id, given, opened)

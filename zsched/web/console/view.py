@@ -35,6 +35,7 @@ from zsched.web.accounts import AccountRole
 from zsched.web.calls import Admitted
 from zsched.web.events import BEAT_EVERY_S
 from zsched.web.problems import Problem, label_of, page_problem
+from zsched.web.reading import FIELDS, read_form
 from zsched.web.rendering import PAGE_HEADERS, STREAMED, TEMPLATES
 from zsched.web.rq import is_for
 
@@ -137,6 +138,11 @@ class View:
     def said(self) -> str:
         """The result of the last action of this browser; "" if a page has said it."""
         return "" if self._is_part else unquote(self.request.cookies.get(_SAID, ""))
+
+    async def form(self, most: int = FIELDS) -> ImmutableMultiDict[str, str]:
+        """Return the fields of a form that changes something, *most* at most. Raises Problem."""
+        self.call.demand_write()
+        return await read_form(self.request, most)
 
     # -- times --------------------------------------------------------------------------------------
 
