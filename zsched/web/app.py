@@ -37,13 +37,12 @@ from zsched.storage.log import Log
 from zsched.storage.meta import is_empty
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
-from zsched.web import bulk, calendars, changes, login, rq, runs, schedules, schemas
+from zsched.web import bulk, events, login, namespace, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
 from zsched.web.accounts_file import accounts_file
 from zsched.web.console import edit, now, operations, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
-from zsched.web.events import Events
 from zsched.web.middleware import (
     REQUEST_ID,
     Deadline,
@@ -105,9 +104,9 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.look, state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
     state.pulse, state.history = now.Pulse(app), HistoryReader(link, keys)
     meter = state.meter = WebMeter()
-    state.events, state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
-    api = (schedules.router, bulk.router, runs.router, runs.occurrences, changes.router, changes.health)
-    for router in (*api, calendars.router):
+    state.events, state.run_suffix = events.Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
+    api = (schedules.router, bulk.router, runs.router, runs.occurrences, events.router)
+    for router in (*api, namespace.health, namespace.router):
         app.include_router(router, prefix=PREFIX)
     for page in (now, timeline, schedules_page, edit, runs_page, operations, login):
         app.include_router(page.router)

@@ -23,14 +23,13 @@ from zsched.web.calls import Admitted, Body, Filters, QueryText, QueryTime, rout
 from zsched.web.conditions import operation_of
 from zsched.web.reading import aware, rfc3339
 from zsched.web.rendering import JsonAnswer
-from zsched.web.results import array_of, ref
 
 router, occurrences = routes("runs"), routes("occurrences")
 
 _PAGE, _MOST, _MOST_PAST = 20, 200, 1000
 
 
-@router.get("/runs", **schemas.page("Runs, the last pushed first.", "ListedRun", "runs", source=ref("Source")))
+@router.get("/runs", **schemas.page("Runs, the last pushed first.", "ListedRun", "runs", source="Source"))
 async def list_runs(
     call: Admitted,
     filters: Filters,
@@ -87,7 +86,7 @@ async def cancel_run(run_id: str, call: Admitted, body: Body) -> Response:
 @occurrences.get(
     "/schedules/{id}/occurrences",
     **schemas.page(
-        "Its past and coming occurrences.", "Occurrence", "past", coming=array_of(TEXT), source=ref("Source")
+        "Its past and coming occurrences.", "Occurrence", "past", coming=schemas.array_of(TEXT), source="Source"
     ),
 )
 async def list_occurrences(

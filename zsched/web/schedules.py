@@ -25,7 +25,6 @@ from zsched.web.calls import Admitted, Body, Filters, PathId, QueryText, QueryTi
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, call_options, func_of, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
-from zsched.web.results import choice_of
 
 router = routes("schedules")
 
@@ -209,8 +208,8 @@ async def list_schedules(
     request: Request,
     call: Admitted,
     filters: Filters,
-    state: Annotated[str | None, Query(json_schema_extra=choice_of([*ScheduleState, None]))] = None,
-    kind: Annotated[str | None, Query(json_schema_extra=choice_of([*LISTED_KINDS, None]))] = None,
+    state: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*ScheduleState, None]))] = None,
+    kind: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*LISTED_KINDS, None]))] = None,
     due_after: QueryTime = None,
     due_before: QueryTime = None,
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,

@@ -22,9 +22,9 @@ from zsched.core.occurrences.replacements import Replacements
 from zsched.core.runs.run_id import RunId
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.health.status import StatusView
-from zsched.web.changes import streamed
 from zsched.web.console.drawing import bars_of
 from zsched.web.console.view import Viewed, within
+from zsched.web.events import streamed
 from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
