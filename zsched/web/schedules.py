@@ -19,7 +19,7 @@ from zsched.core.options.forms import SCHEDULE_ID
 from zsched.core.options.table import RuleOptions
 from zsched.errors import InvalidSchedule, NotArchived, ScheduleExists, ScheduleNotFound, VersionConflict
 from zsched.storage.refusals import NO_VERSION, contended
-from zsched.web import actions, conditions, schemas
+from zsched.web import actions, calls, schemas
 from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, Body, Filters, PathId, QueryText, QueryTime, routes
 from zsched.web.problems import Problem
@@ -51,13 +51,13 @@ async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response
     call.demand_write()
     body = await read_object(request)
     given = [request.headers.get(name) for name in ("if-match", "if-none-match")]
-    op, _ = await conditions.operation_of(request, call, {"id": id, "conditions": given, "body": body})
+    op, _ = await calls.operation_of(request, call, {"id": id, "conditions": given, "body": body})
     options = call_options(body)
     func = func_of(options)
     if options.setdefault("id", check_id(id)) != id:
         raise InvalidSchedule("id", options["id"], f"the path has {id!r}", "give the same id, or leave it out")
     call.demand_new(func, options)
-    is_new, version = conditions.only_creates(request), conditions.if_match(request, options)
+    is_new, version = calls.only_creates(request), calls.if_match(request, options)
     if is_new:
         options["if_exists"] = "error"
     elif version is not None:
@@ -81,10 +81,10 @@ async def create_schedule(request: Request, call: Admitted) -> Response:
     """
     call.demand_write()
     if "idempotency-key" not in request.headers:
-        remedy = f"{conditions.GIVE_A_KEY}; or PUT the schedule by its id"
+        remedy = f"{calls.GIVE_A_KEY}; or PUT the schedule by its id"
         raise Problem(428, "no-idempotency-key", "the request has no Idempotency-Key", remedy)
     body = await read_object(request)
-    op, id = await conditions.operation_of(request, call, body)
+    op, id = await calls.operation_of(request, call, body)
     options = call_options(body)
     if "id" in options:
         raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
@@ -104,7 +104,7 @@ async def create_schedule(request: Request, call: Admitted) -> Response:
 @router.get(_ONE, **schemas.route("A schedule.", "Schedule", ["If-None-Match"]))
 async def get_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """Return a schedule; 304 if `If-None-Match` has its present `ETag`."""
-    return conditions.unless_known(request, _schedule(call, await found_of(call, id)))
+    return calls.unless_known(request, _schedule(call, await found_of(call, id)))
 
 
 @router.patch(
@@ -121,7 +121,7 @@ async def update_schedule(
     call.demand_write()
     body = call_options(await read_object(request))
     changes = {name: USUAL_ARGUMENTS.get(name) if value is None else value for name, value in body.items()}
-    version = conditions.if_match(request, changes)
+    version = calls.if_match(request, changes)
     if dry_run:
         return JsonAnswer((await actions.update(call, id, changes, version, call.client.difference)).to_dict())
     return await _told(call, await actions.update(call, id, changes, version, call.client.update))
@@ -130,7 +130,7 @@ async def update_schedule(
 @router.delete(_ONE, **schemas.route("What became of it.", "Result", _IF_MATCH, failures=schemas.FAILED_WRITES))
 async def cancel_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
-    return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, conditions.if_match(request))})
+    return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, calls.if_match(request))})
 
 
 @router.post(
@@ -175,7 +175,7 @@ async def run_schedule(id: PathId, request: Request, call: Admitted, body: Body)
     Push a run at once. A one-shot runs now instead of at its time. With the same `Idempotency-Key`, a request that is
     sent again within ten minutes pushes no other run.
     """
-    op, _ = await conditions.operation_of(request, call, {"run": id})
+    op, _ = await calls.operation_of(request, call, {"run": id})
     if request.state.is_replay:  # a one-shot is gone by now
         return JsonAnswer({"id": id, "run_id": await call.client._run_now_as(op, id, NO_VERSION)})
     return JsonAnswer({"id": id, "run_id": await actions.run_now(call, id, op, **body)})
@@ -288,15 +288,15 @@ async def _told(call: Admitted, made: Scheduled) -> Response:
     if version is None and made.outcome in ("unchanged", "kept"):
         with suppress(ScheduleNotFound):  # it has fired since
             version = (await call.client.get(made.id)).version
-    headers = {**conditions.etag(version), "Location": f"/api/v1/schedules/{made.id}"}
+    headers = {**calls.etag(version), "Location": f"/api/v1/schedules/{made.id}"}
     status = 201 if made.outcome == "created" else 200
     return JsonAnswer({**made.to_dict(), "version": version}, status, headers)
 
 
 async def _change(call: Admitted, action: str, id: str, body: dict[str, Any], request: Request) -> Response:
-    done = await actions.change(call, action, id, body, conditions.if_match(request))
+    done = await actions.change(call, action, id, body, calls.if_match(request))
     return _schedule(call, done) if isinstance(done, Schedule) else JsonAnswer({"id": id, "outcome": None})
 
 
 def _schedule(call: Admitted, found: Schedule) -> Response:
-    return conditions.tagged(JsonAnswer(call.shown(call.own(found).to_dict())), found.version)
+    return calls.tagged(JsonAnswer(call.shown(call.own(found).to_dict())), found.version)
