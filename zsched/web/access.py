@@ -40,7 +40,7 @@ from zsched.errors import ConfigError, InvalidSchedule, show
 from zsched.storage.refusals import NO_VERSION
 from zsched.web.accounts import Account, AccountRole, Accounts, digest_of
 from zsched.web.accounts_file import AccountsFile
-from zsched.web.problems import Problem
+from zsched.web.answers import Problem
 
 log = structlog.get_logger(__name__)
 

@@ -40,6 +40,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.web import bulk, events, login, namespace, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access, Proxy
 from zsched.web.accounts_file import accounts_file
+from zsched.web.answers import Files, JsonAnswer, Problem, bad_parameter, docs, html_page, page_problem
 from zsched.web.console import edit, now, operations, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
@@ -52,8 +53,6 @@ from zsched.web.middleware import (
     PrintablePaths,
     WithHead,
 )
-from zsched.web.problems import Problem, bad_parameter, page_problem
-from zsched.web.rendering import Files, JsonAnswer, docs, html_page
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"

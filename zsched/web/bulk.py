@@ -31,10 +31,9 @@ from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions, schemas
 from zsched.web.access import Caller
+from zsched.web.answers import STREAMED, JsonAnswer, Problem
 from zsched.web.calls import Admitted, Body, routes
-from zsched.web.problems import Problem
 from zsched.web.reading import call_options, func_of, only, parsed, read_lines, read_rows, with_times
-from zsched.web.rendering import STREAMED, JsonAnswer
 
 log = structlog.get_logger(__name__)
 router = routes("many schedules")

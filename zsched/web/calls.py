@@ -28,9 +28,8 @@ from zsched.core.wording import in_a_line
 from zsched.errors import InvalidSchedule
 from zsched.storage.keys import keys_of
 from zsched.web.access import Caller
-from zsched.web.problems import Problem, bad_parameter
+from zsched.web.answers import JsonAnswer, Problem, bad_parameter
 from zsched.web.reading import only, read_object
-from zsched.web.rendering import JsonAnswer
 
 _KEY_BYTES: Final = 128  # of an Idempotency-Key
 GIVE_A_KEY: Final = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID"

@@ -44,10 +44,9 @@ from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.log import Log
 from zsched.web import schemas
+from zsched.web.answers import STREAMED, JsonAnswer, Problem
 from zsched.web.calls import Admitted, QueryTime, routes
-from zsched.web.problems import Problem
 from zsched.web.reading import rfc3339
-from zsched.web.rendering import STREAMED, JsonAnswer
 
 log = structlog.get_logger(__name__)
 router = routes("changes")

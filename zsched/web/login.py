@@ -17,9 +17,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
-from zsched.web.problems import Problem
+from zsched.web.answers import Problem, html_page
 from zsched.web.reading import read_form
-from zsched.web.rendering import html_page
 from zsched.web.rq import is_for
 
 log = structlog.get_logger(__name__)

@@ -23,7 +23,7 @@ from zsched.core.clock import Clock
 from zsched.errors import show
 from zsched.metrics.web_meter import WebMeter
 from zsched.web.access import READS, Proxy
-from zsched.web.problems import Problem
+from zsched.web.answers import Problem
 
 log = structlog.get_logger(__name__)
 

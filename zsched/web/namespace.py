@@ -14,9 +14,8 @@ from zsched.aio.bridge import run
 from zsched.core.options.forms import TEXT
 from zsched.core.triggers.calendar_definition import MOST_DATES, PARTS
 from zsched.web import schemas
+from zsched.web.answers import JsonAnswer, Problem
 from zsched.web.calls import Admitted, Body, PathId, routes
-from zsched.web.problems import Problem
-from zsched.web.rendering import JsonAnswer
 
 router, health = routes("calendars"), routes("health")
 

@@ -20,7 +20,7 @@ from zsched.core.options.forms import ValueType
 from zsched.core.options.table import options_taking
 from zsched.core.wording import duration_argument, in_a_line
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
-from zsched.web.problems import Problem
+from zsched.web.answers import Problem
 
 BODY_BYTES: Final = 1_048_576
 FORM_BYTES: Final = 16_384

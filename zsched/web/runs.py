@@ -19,9 +19,9 @@ from zsched.core.options.forms import TEXT
 from zsched.core.runs.run import Run
 from zsched.web import actions, schemas
 from zsched.web.actions import coming_of, found_of
+from zsched.web.answers import JsonAnswer
 from zsched.web.calls import Admitted, Body, Filters, QueryText, QueryTime, operation_of, routes
 from zsched.web.reading import aware, rfc3339
-from zsched.web.rendering import JsonAnswer
 
 router, occurrences = routes("runs"), routes("occurrences")
 

@@ -21,10 +21,9 @@ from zsched.errors import InvalidSchedule, NotArchived, ScheduleExists, Schedule
 from zsched.storage.refusals import NO_VERSION, contended
 from zsched.web import actions, calls, schemas
 from zsched.web.actions import found_of
+from zsched.web.answers import JsonAnswer, Problem
 from zsched.web.calls import Admitted, Body, Filters, PathId, QueryText, QueryTime, routes
-from zsched.web.problems import Problem
 from zsched.web.reading import aware, call_options, func_of, read_object, rfc3339
-from zsched.web.rendering import JsonAnswer
 
 router = routes("schedules")
 

@@ -43,7 +43,7 @@ from zsched.core.triggers.calendar_definition import PARTS, Calendar
 from zsched.storage.archivers import ArchiveState, Report
 from zsched.storage.overview import DaemonRole, DaemonSeen
 from zsched.storage.queues import QueueSeen
-from zsched.web.problems import MEDIA_TYPE
+from zsched.web.answers import MEDIA_TYPE
 
 Json = dict[str, Any]
 

@@ -39,10 +39,10 @@ from zsched.core.triggers.zones import zone
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule, ScheduleInPast, VersionConflict, ZschedError
 from zsched.web import actions
+from zsched.web.answers import label_of, page_problem
 from zsched.web.calls import Admitted
 from zsched.web.console.schedules import with_remarks
 from zsched.web.console.view import View, Viewed
-from zsched.web.problems import label_of, page_problem
 from zsched.web.reading import func_of, rfc3339
 
 router = APIRouter(include_in_schema=False)

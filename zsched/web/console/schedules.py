@@ -30,9 +30,9 @@ from zsched.core.triggers.zones import shown_zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
+from zsched.web.answers import Problem, page_problem
 from zsched.web.console.drawing import STRIP, Strip, mark_of, words_of
 from zsched.web.console.view import PAGE, View, Viewed, chosen, within
-from zsched.web.problems import Problem, page_problem
 from zsched.web.reading import with_times
 from zsched.web.runs import replaced_since
 

@@ -32,11 +32,10 @@ from zsched.core.wording import duration_text, plural, relative_text, rough_dura
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web.access import Caller
 from zsched.web.accounts import AccountRole
+from zsched.web.answers import PAGE_HEADERS, STREAMED, TEMPLATES, Problem, label_of, page_problem
 from zsched.web.calls import Admitted
 from zsched.web.events import BEAT_EVERY_S
-from zsched.web.problems import Problem, label_of, page_problem
 from zsched.web.reading import FIELDS, read_form
-from zsched.web.rendering import PAGE_HEADERS, STREAMED, TEMPLATES
 from zsched.web.rq import is_for
 
 PAGE: Final = 50  # rows of a list
