@@ -135,10 +135,6 @@ class Caller:
         is_older = (schedule.since_ms or put_ms) < put_ms - 1  # a version is of the millisecond before a pause
         return replace(found, note=None, paused_by=None, resumes_ms=None, since_ms=None) if is_older else found
 
-    def sees_queue(self, queue: str) -> bool:
-        """Return True if schedules of *queue* may be within the limits."""
-        return self.account.limits.has_queue(queue)
-
     def shown(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return *found*, of a schedule or run, without what needs the right to see arguments."""
         if self.account.sees_arguments:

@@ -45,7 +45,7 @@ async def list_queues(request: Request, call: Admitted) -> Response:
     """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
     held = (await call.client._overview()).held_back
     found = await run(request.app.state.reader.queues, held)
-    return JsonAnswer({"queues": [one.to_dict() for one in found if call.sees_queue(one.queue)]})
+    return JsonAnswer({"queues": [one.to_dict() for one in found if call.account.limits.has_queue(one.queue)]})
 
 
 # -- calendars --------------------------------------------------------------------------------------

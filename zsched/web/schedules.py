@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final
@@ -62,12 +63,9 @@ async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response
     elif version is not None:
         options["if_version"] = version
     try:
-        made = await _put(call, func, options, op, must_exist=request.headers.get("if-match") == "*")
+        return await _made(call, _put(call, func, options, op, must_exist=request.headers.get("if-match") == "*"))
     except ScheduleExists as error:
         return Problem.from_error(error, 412 if is_new else None).response()
-    except NotArchived as error:
-        return _unarchived(error)
-    return await _told(call, made)
 
 
 @router.post(
@@ -90,14 +88,12 @@ async def create_schedule(request: Request, call: Admitted) -> Response:
     func = func_of(options)
     call.demand_new(func, options)
     try:
-        made = await call.client._schedule_as(op or "", func, **{**options, "id": id, "if_exists": "error"})
+        given = {**options, "id": id, "if_exists": "error"}
+        return await _made(call, call.client._schedule_as(op or "", func, **given))
     except ScheduleExists:  # by this key, with another body, or more than ten minutes ago
         raise Problem(
             422, "idempotency-key-used", "this Idempotency-Key was used with another body", "send another key"
         ) from None
-    except NotArchived as error:
-        return _unarchived(error)
-    return await _told(call, made)
 
 
 @router.get(_ONE, **schemas.route("A schedule.", "Schedule", ["If-None-Match"]))
@@ -229,12 +225,7 @@ async def list_schedules(
 @router.post(
     "/preview",
     **schemas.action(
-        "The next times of a rule.",
-        "Preview",
-        options=RuleOptions.__annotations__,
-        n=int,
-        start=str,
-        id=SCHEDULE_ID.schema,
+        "The next times of a rule.", "Preview", (), RuleOptions.__annotations__, n=int, start=str, id=SCHEDULE_ID.schema
     ),
 )
 async def preview_times(request: Request, call: Admitted) -> Response:
@@ -273,12 +264,14 @@ async def _put(
     raise contended(options["id"])
 
 
-def _unarchived(error: NotArchived) -> Response:
-    """Tell that only Redis has a schedule; or that nothing has."""
-    made = error.scheduled
-    return (
-        Problem.from_error(error).response() if made is None else JsonAnswer({**made.to_dict(), "archived": False}, 202)
-    )
+async def _made(call: Admitted, putting: Awaitable[Scheduled]) -> Response:
+    """Tell the result of a put; also that only Redis has the schedule, or that nothing has."""
+    try:
+        return await _told(call, await putting)
+    except NotArchived as error:
+        if error.scheduled is None:
+            return Problem.from_error(error).response()
+        return JsonAnswer({**error.scheduled.to_dict(), "archived": False}, 202)
 
 
 async def _told(call: Admitted, made: Scheduled) -> Response:

@@ -245,7 +245,10 @@ async def form(view: Viewed, id: str) -> Response:
 
 @router.post("/schedules/{id:plain}/edit")
 async def save(view: Viewed, id: str) -> Response:
-    """Change the options that the person changed, if the schedule still has the version of the form."""
+    """
+    Change the options that the person changed, if the schedule still has the version of the form; else show the changes
+    by others since it was opened, and the merged form.
+    """
     given = await view.form(_FIELDS)
     opened = dict(each.partition(":")[::2] for each in given.get("opened", "").split())
     version = given.get("version") or None
@@ -261,7 +264,9 @@ async def save(view: Viewed, id: str) -> Response:
             one, merged = await _merged(view, id, given, opened)
         except ZschedError as error:
             return view.refused(error, "edit", **_shown(one, merged))
-    return await _conflict(view, one, merged, opened)
+    story = await view.call.client.why(one.id, view.tz)
+    gone = opened.keys() - {each.field.name for each in merged}
+    return view.page("edit", 409, **_shown(one, merged, story=story, gone=sorted(map(label_of, gone))))
 
 
 @router.get("/new/preview")
@@ -297,13 +302,6 @@ def _once(view: View, given: Mapping[str, str], tz: str) -> list[datetime]:
 async def _by_rule(view: View, rule: Mapping[str, Any]) -> list[datetime]:
     """Return the next times of a rule. Raises InvalidSchedule, TriggerError."""
     return list(await view.call.client.preview(n=_PREVIEWED, **rule)) if set(rule) & set(RULES) else []
-
-
-async def _conflict(view: View, one: Schedule, merged: list[Merged], opened: Mapping[str, str]) -> Response:
-    """Show the changes by others since the form was opened, and the merged form."""
-    story = await view.call.client.why(one.id, view.tz)
-    gone = opened.keys() - {each.field.name for each in merged}
-    return view.page("edit", 409, **_shown(one, merged, story=story, gone=sorted(map(label_of, gone))))
 
 
 async def _merged(

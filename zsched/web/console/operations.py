@@ -71,7 +71,7 @@ async def queues(view: Viewed) -> Response:
     """Show the queues: what waits, since when, who listens, and rate limits."""
     overview = await view.call.client._overview()
     seen = await run(view.request.app.state.reader.queues, overview.held_back)
-    return view.page("queues", queues=[one for one in seen if view.call.sees_queue(one.queue)])
+    return view.page("queues", queues=[one for one in seen if view.account.limits.has_queue(one.queue)])
 
 
 @router.get("/workers")
