@@ -130,13 +130,13 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
 
 
 @_probes.get("/healthz")
-async def _healthz() -> Response:
+async def healthz() -> Response:
     """Answer as long as this process does."""
     return PlainTextResponse("ok\n")
 
 
 @_probes.get("/readyz")
-async def _readyz(request: Request) -> Response:
+async def readyz(request: Request) -> Response:
     """Answer 200 if Redis answers, else 503."""
     try:
         await run(request.app.state.link.execute, "PING")
@@ -147,7 +147,7 @@ async def _readyz(request: Request) -> Response:
 
 
 @_probes.get("/metrics")
-async def _metrics(request: Request) -> Response:
+async def metrics(request: Request) -> Response:
     """Return the measurements in Prometheus' text format."""
     if (written := request.app.state.exposition) is None:
         return PlainTextResponse("this needs prometheus_client: pip install 'zsched[ops]'\n", 404)
