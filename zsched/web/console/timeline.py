@@ -90,11 +90,11 @@ async def _filters(match: str = "", tag: str = "", queue: str = "", func: str = 
     return {"match": match, "tag": tag, "queue": queue, "func": func}
 
 
-Filters = Annotated[dict[str, str], Depends(_filters)]
+GivenFilters = Annotated[dict[str, str], Depends(_filters)]
 
 
 @router.get("/timeline")
-async def timeline(view: Viewed, filters: Filters, by: str = "schedule") -> Response:
+async def timeline(view: Viewed, filters: GivenFilters, by: str = "schedule") -> Response:
     """Show the timeline from 6 hours ago to 24 hours ahead, or of another time."""
     view.call.demand_all("the timeline")
     rows_by = choice("by", by, RowsBy)
@@ -232,7 +232,7 @@ async def _coming(
 
 
 @router.get("/forecast")
-async def forecast(view: Viewed, filters: Filters, to: str = "24h", by: str = "minute") -> Response:
+async def forecast(view: Viewed, filters: GivenFilters, to: str = "24h", by: str = "minute") -> Response:
     """
     Show each occurrence until *to*, or the heaviest minutes, queues or functions. With a time as *to* and a *from* of
     the query, these are the contents of a minute.
