@@ -16,7 +16,7 @@ from zsched.errors import RedisUnavailable
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
 from zsched.storage.found import Unfound
-from zsched.web.problems import Problem
+from zsched.web.answers import Problem
 
 pytestmark = pytest.mark.once
 

@@ -13,7 +13,7 @@ from zsched.core.options.forms import Group, RateLimit
 from zsched.core.options.table import FOR_UPDATE
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.spec import TriggerSpec
-from zsched.web.console.fields import EDITED, Field, editable_fields
+from zsched.web.console.edit import EDITED, Field, editable_fields
 
 NOT_SHOWN = {"after", "urgency", "meta", "on_success", "on_failure", "durable", "allow_past", "if_version"}
 RULE = TriggerSpec(EVERY, *EVERY.parse(300)[:1])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from zsched.core.clock import ManualClock
-from zsched.web.console import shared as module
-from zsched.web.console.shared import Shared
+from zsched.web.console import now as module
+from zsched.web.console.now import Shared
 from zsched.web.middleware import Deadline
 
 pytestmark = pytest.mark.anyio

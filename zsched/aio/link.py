@@ -180,6 +180,8 @@ class AsyncLink(Link):
 
     def _attempt(self, command: Command) -> Any:
         demand_run()
+        if command[0] == "XREAD":  # it waits in Redis, and other commands of its turn would wait behind it
+            return super()._attempt(command)
         return wait(self._pipeline.reply(command))
 
     def _taken(self) -> Wire:

@@ -10,14 +10,18 @@ schedule, so the change of a limited caller names the version that was looked at
 
 Wrong logins are braked: each of an address doubles the wait for its next. Other addresses continue at once. Wrong
 tokens of programs have no brake: nobody guesses 256 random bits.
+
+The headers of a proxy count only from the addresses of [web] proxy_addresses; from others they count as absent. Whether
+they are from there is decided by the address of the connection, never by that of a header.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from ipaddress import IPv6Address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -31,17 +35,16 @@ from zsched.config.settings import Settings
 from zsched.core.clock import LAST_MS, Clock, SystemClock
 from zsched.core.model import Schedule
 from zsched.core.options.allowed import LimitedBy
-from zsched.core.options.arguments import check_tags
+from zsched.core.options.arguments import check_by, check_tags
+from zsched.errors import ConfigError, InvalidSchedule, show
 from zsched.storage.refusals import NO_VERSION
 from zsched.web.accounts import Account, AccountRole, Accounts, digest_of
 from zsched.web.accounts_file import AccountsFile
-from zsched.web.problems import Problem
-from zsched.web.proxy import Proxy, address_in
+from zsched.web.answers import Problem
 
 log = structlog.get_logger(__name__)
 
 COOKIE: Final = "zsched_session"
-
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FREE: Final = 9.5  # attempts of an address without a wait, as parts of attempts are forgotten
 _FORGOTTEN_S: Final = 300  # in which one attempt is forgotten; so no wait is longer
@@ -131,10 +134,6 @@ class Caller:
         found = replace(schedule, created_ms=created_ms, last_run_id=last_run_id)
         is_older = (schedule.since_ms or put_ms) < put_ms - 1  # a version is of the millisecond before a pause
         return replace(found, note=None, paused_by=None, resumes_ms=None, since_ms=None) if is_older else found
-
-    def sees_queue(self, queue: str) -> bool:
-        """Return True if schedules of *queue* may be within the limits."""
-        return self.account.limits.has_queue(queue)
 
     def shown(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return *found*, of a schedule or run, without what needs the right to see arguments."""
@@ -270,3 +269,88 @@ def _place(address: str) -> str:
     """Return the address, or the network, by which *address* counts."""
     found = address_in(address)
     return str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else str(found or address)
+
+
+# -- proxies ----------------------------------------------------------------------------------------
+
+
+class Proxy:
+    """The trusted proxies of a process."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ConfigError: the settings name a header, but no addresses that may send it."""
+        given = settings.web
+        self._networks = tuple(map(ip_network, given.proxy_addresses))
+        self._header, self._role_header = given.proxy_header, given.proxy_role_header
+        if self._header is not None and not self._networks:
+            remedy = 'name the addresses of the proxy: [web] proxy_addresses = ["127.0.0.1"]'
+            raise ConfigError(f"[web] proxy_header={self._header!r}: it is trusted from no address; {remedy}")
+        if self._role_header is not None and self._header is None:
+            remedy = "give [web] proxy_header, too"
+            raise ConfigError(f"[web] proxy_role_header={self._role_header!r}: a role without a name; {remedy}")
+
+    def account(self, request: Request) -> Account | None:
+        """Return the account of the person whom a trusted proxy names; None without one. Raises Problem."""
+        if self._header is None or not self._sent(request):
+            return None
+        name = _only(request, self._header)
+        if not name:
+            return None
+        try:
+            check_by(name)
+        except InvalidSchedule as error:
+            raise _refused(self._header, name, error.problem, error.remedy) from None
+        return Account(name, self._role(request))
+
+    def says_https(self, request: Request) -> bool:
+        """Return True if *request* came by https to a trusted proxy."""
+        forwarded = request.headers.get("x-forwarded-proto", "") if self._sent(request) else ""
+        return forwarded.rpartition(",")[2].strip().lower() == "https"
+
+    def _role(self, request: Request) -> AccountRole:
+        role = "" if self._role_header is None else _only(request, self._role_header)
+        try:
+            return AccountRole(role) if role else AccountRole.VIEWER
+        except ValueError:
+            remedy = f"send one of {', '.join(AccountRole)}"
+            raise _refused(str(self._role_header), role, "not a role of zsched", remedy) from None
+
+    def address(self, request: Request) -> str:
+        """
+        Return the address of the client: that of the connection; if it is of a trusted proxy, the one that it names in
+        X-Forwarded-For, as its last.
+        """
+        found = "" if request.client is None else request.client.host
+        for named in reversed(",".join(request.headers.getlist("x-forwarded-for")).split(",")):
+            if not self._trusts(found) or address_in(named) is None:
+                break
+            found = named.strip()
+        return found
+
+    def _sent(self, request: Request) -> bool:
+        """Return True if *request* comes from a trusted address."""
+        return request.client is not None and self._trusts(request.client.host)
+
+    def _trusts(self, text: str) -> bool:
+        address = address_in(text) if self._networks else None
+        return address is not None and any(address in network for network in self._networks)
+
+
+def address_in(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the address in *text*, an IPv4 one also if it is mapped into IPv6; None: it is none."""
+    with suppress(ValueError):
+        address = ip_address(text.strip().partition("%")[0])
+        return getattr(address, "ipv4_mapped", None) or address
+    return None
+
+
+def _only(request: Request, header: str) -> str:
+    """Return the value of *header*, which a proxy sends once: a second one would be the client's. Raises Problem."""
+    values = request.headers.getlist(header)
+    if len(values) > 1:
+        raise _refused(header, ", ".join(values), "it was sent twice", "let the proxy replace what its clients send")
+    return "".join(values).encode("latin-1", "replace").decode("utf-8", "replace").strip()
+
+
+def _refused(header: str, value: str, problem: str, remedy: str) -> Problem:
+    return Problem(403, "bad-proxy-header", f"{header}={show(value)}: {problem}", remedy)

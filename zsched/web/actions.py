@@ -20,7 +20,7 @@ from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound, VersionC
 from zsched.storage.keys import keys_of
 from zsched.storage.refusals import contended, not_found
 from zsched.web.access import Caller
-from zsched.web.problems import Problem
+from zsched.web.answers import Problem
 from zsched.web.reading import rfc3339
 
 ATTEMPTS: Final = 3

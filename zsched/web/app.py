@@ -18,7 +18,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 import zsched
 from zsched.aio.bridge import run
@@ -31,18 +31,19 @@ from zsched.health.status import looking
 from zsched.metrics.pages import METRICS_TYPE
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.connection import link_of
+from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
 from zsched.storage.meta import is_empty
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
-from zsched.web import bulk, calendars, changes, login, rq, runs, schedules, schemas
-from zsched.web.access import COOKIE, Access
+from zsched.web import bulk, events, login, namespace, rq, runs, schedules, schemas
+from zsched.web.access import COOKIE, Access, Proxy
 from zsched.web.accounts_file import accounts_file
-from zsched.web.console import edit, forecast, now, operations, schedule, timeline
+from zsched.web.answers import Files, JsonAnswer, Problem, bad_parameter, docs, html_page, page_problem
+from zsched.web.console import edit, now, operations, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
-from zsched.web.events import Events
 from zsched.web.middleware import (
     REQUEST_ID,
     Deadline,
@@ -52,14 +53,12 @@ from zsched.web.middleware import (
     PrintablePaths,
     WithHead,
 )
-from zsched.web.problems import Problem, bad_parameter, page_problem
-from zsched.web.proxy import Proxy
-from zsched.web.rendering import Files, JsonAnswer, docs, html_page
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"
 _GZIP_LEVEL: Final = 5  # of 9
 _STATIC: Final = Path(__file__).parent / "static"
+_probes = APIRouter(include_in_schema=False)
 _NONE: Final = re.compile(r"(?!)")  # matches nothing
 
 
@@ -81,7 +80,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
             await app.state.events.close()
         threads_link.pool.disconnect()
 
-    app = FastAPI(
+    app = _Api(
         title="zsched",
         version=zsched.__version__,
         summary="Schedules of RQ jobs.",
@@ -102,15 +101,16 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.access = Access(client, state.accounts, proxy, settings, clock)
     state.is_empty = partial(is_empty, link, keys)
     state.look, state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
-    state.pulse = now.Pulse(app)
+    state.pulse, state.history = now.Pulse(app), HistoryReader(link, keys)
     meter = state.meter = WebMeter()
-    state.events, state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
-    api = (schedules.router, bulk.router, runs.router, runs.occurrences, changes.router, changes.health)
-    for router in (*api, calendars.router):
+    state.exposition = _exposition(meter)
+    state.events, state.run_suffix = events.Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
+    api = (schedules.router, bulk.router, runs.router, runs.occurrences, events.router)
+    for router in (*api, namespace.health, namespace.router):
         app.include_router(router, prefix=PREFIX)
-    for page in (now, timeline, forecast, schedules_page, edit, schedule, runs_page, operations, login):
+    for page in (now, timeline, schedules_page, edit, runs_page, operations, login):
         app.include_router(page.router)
-    app.include_router(_probes(link, _exposition(meter)))
+    app.include_router(_probes)
     app.add_route("/api/docs", docs, include_in_schema=False)
     app.mount("/static/swagger", Files(packages=[("fastapi_offline", "static")]))  # nobody else sees who looks
     app.mount("/static", Files(directory=_STATIC))
@@ -121,13 +121,37 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     app.add_middleware(WithHead)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=_GZIP_LEVEL)
     app.add_middleware(Identified, clock=clock)
-    app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
     app.add_exception_handler(ZschedError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_failure)
     return app
+
+
+@_probes.get("/healthz")
+async def healthz() -> Response:
+    """Answer as long as this process does."""
+    return PlainTextResponse("ok\n")
+
+
+@_probes.get("/readyz")
+async def readyz(request: Request) -> Response:
+    """Answer 200 if Redis answers, else 503."""
+    try:
+        await run(request.app.state.link.execute, "PING")
+    except ZschedError as error:  # its text has the address of Redis, and anybody may ask here
+        log.warning("not_ready", reason=str(error))
+        return PlainTextResponse("cannot reach Redis\n", 503)
+    return PlainTextResponse("ok\n")
+
+
+@_probes.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Return the measurements in Prometheus' text format."""
+    if (written := request.app.state.exposition) is None:
+        return PlainTextResponse("this needs prometheus_client: pip install 'zsched[ops]'\n", 404)
+    return Response(written(), media_type=METRICS_TYPE)
 
 
 def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
@@ -139,51 +163,18 @@ def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
     return exposition(meter)
 
 
-def _probes(link: AsyncLink, written: Callable[[], bytes] | None) -> APIRouter:
-    router = APIRouter(include_in_schema=False)
-
-    @router.get("/healthz")
-    async def healthz() -> Response:
-        """Answer as long as this process does."""
-        return Response("ok\n", media_type="text/plain")
-
-    @router.get("/readyz")
-    async def readyz() -> Response:
-        """Answer 200 if Redis answers, else 503."""
-        try:
-            await run(link.execute, "PING")
-        except ZschedError as error:  # its text has the address of Redis, and anybody may ask here
-            log.warning("not_ready", reason=str(error))
-            return Response("cannot reach Redis\n", 503, media_type="text/plain")
-        return Response("ok\n", media_type="text/plain")
-
-    @router.get("/metrics")
-    async def metrics() -> Response:
-        """Return the measurements in Prometheus' text format."""
-        if written is None:
-            return Response("this needs prometheus_client: pip install 'zsched[ops]'\n", 404, media_type="text/plain")
-        return Response(written(), media_type=METRICS_TYPE)
-
-    return router
-
-
-def _described(app: FastAPI) -> Any:
-    """Return the function that makes the OpenAPI document, with our schemas, the token and the session."""
-    made = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = made()
+class _Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document, with our schemas, the token and the session."""
+        is_made, document = self.openapi_schema is not None, super().openapi()
+        if not is_made:
             parts = document.setdefault("components", {})
             parts["schemas"] = schemas.components()
             session = {"type": "apiKey", "in": "cookie", "name": COOKIE}
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}, "session": session}
             document["security"] = [{"token": []}, {"session": []}]
             schemas.share_failures(document)
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    return openapi
+        return document
 
 
 async def _on_error(request: Request, error: Any) -> Response:

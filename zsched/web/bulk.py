@@ -31,22 +31,15 @@ from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions, schemas
 from zsched.web.access import Caller
+from zsched.web.answers import STREAMED, JsonAnswer, Problem
 from zsched.web.calls import Admitted, Body, routes
-from zsched.web.problems import Problem
 from zsched.web.reading import call_options, func_of, only, parsed, read_lines, read_rows, with_times
-from zsched.web.rendering import STREAMED, JsonAnswer
 
 log = structlog.get_logger(__name__)
 router = routes("many schedules")
 
-_FILTERS: Final = tuple(ScheduleFilters.__annotations__)
-_OPTIONS: Final = ("dry_run", "limit")
 
-
-@router.post(
-    "/schedules:batch",
-    **schemas.batch("Put many schedules."),
-)
+@router.post("/schedules:batch", **schemas.batch("Put many schedules."))
 async def put_schedules(request: Request, call: Admitted) -> Response:
     """
     Put the schedules in the body: a line of JSON each (NDJSON), with `func` and options. A row without `id` gets one.
@@ -91,7 +84,7 @@ async def cancel_schedules(call: Admitted, body: Body) -> Response:
 
 
 async def _change(call: Admitted, action: str, body: dict[str, Any]) -> Response:
-    options = {name: body[name] for name in _OPTIONS if name in body}
+    options = {name: body[name] for name in ("dry_run", "limit") if name in body}
     return JsonAnswer((await actions.change_all(call, action, _filters(body), body, **options)).to_dict())
 
 
@@ -100,7 +93,7 @@ def _filters(body: dict[str, Any]) -> dict[str, Any]:
     given = body.get("filter")
     if not isinstance(given, dict):
         raise InvalidSchedule("filter", given, "not a filter", 'give one such as {"tag": "billing"}, or {"match": "*"}')
-    return with_times(only(given, *_FILTERS))
+    return with_times(only(given, *ScheduleFilters.__annotations__))
 
 
 # -- a batch ----------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """
-``/events``: every change as a server-sent event, resumed by ``Last-Event-ID``.
+All changes of the namespace: ``/log``, and ``/events``: every one as a server-sent event, resumed by ``Last-Event-ID``.
 
 ::
 
@@ -29,10 +29,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import structlog
+from fastapi import Query, Request
+from starlette.responses import Response, StreamingResponse
 
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
@@ -40,8 +43,13 @@ from zsched.core.entry import Entry, Position
 from zsched.core.log.shown import changes_or_problem, entry_for_json
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.log import Log
+from zsched.web import schemas
+from zsched.web.answers import STREAMED, JsonAnswer, Problem
+from zsched.web.calls import Admitted, QueryTime, routes
+from zsched.web.reading import rfc3339
 
 log = structlog.get_logger(__name__)
+router = routes("changes")
 
 _BEGINNING: Final = Position(0, 0, 0)  # of an empty log
 _KEPT: Final = 10_000  # events in memory
@@ -53,6 +61,8 @@ _CALM_S: Final = 2.0  # at least between two words of ``news``
 _LOOK_S: Final = 1.0  # at most between two looks at the token of a stream
 _RETRY_S: Final = 1.0
 _HELLO: Final = b": events of zsched\n"
+_STREAM: Final = STREAMED | {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter for nginx
+_ENTRIES, _MOST = 50, 1000
 _RESET: Final = b'event: reset\ndata: {"reason": "%s"}\n\n'
 _BEAT: Final = b"event: beat\ndata: {}\n\n"  # not a comment: a browser shows its page none
 _NEWS: Final = b"event: news\ndata: {}\n\n"
@@ -254,3 +264,67 @@ def position_of_event(text: str) -> Position:
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
         raise InvalidSchedule("Last-Event-ID", text, "not the id of an event", "send the last id that came, or none")
     return Position(*map(int, parts))
+
+
+# -- routes -----------------------------------------------------------------------------------------
+
+
+@router.get(
+    "/log", **schemas.answering("Entries of the log, in order.", entries=schemas.array_of("Entry"), source="Source")
+)
+async def list_entries(
+    request: Request, call: Admitted, since: QueryTime = None, limit: Annotated[int, Query(ge=1, le=_MOST)] = _ENTRIES
+) -> Response:
+    """Return the entries since `since`, or the newest `limit`, with what each changed; without arguments."""
+    call.demand_all("the log")
+    found, source = await call.client.log(rfc3339("since", since), limit=limit)
+    suffix, shown = request.app.state.run_suffix, []
+    async for entry in found:
+        shown.append(entry_for_json(entry, *changes_or_problem(entry, suffix)))
+        if len(shown) >= limit:
+            break
+    return JsonAnswer({"entries": shown, "source": source.to_dict()})
+
+
+@router.get(
+    "/events",
+    **schemas.streamed("Every change as a server-sent event.", "text/event-stream", "Entry", ["Last-Event-ID"]),
+)
+async def follow_events(request: Request, call: Admitted) -> Response:
+    """
+    Stream the changes from now on, or after `Last-Event-ID`: `id` is `<epoch>-<seq>-<t>`, `data` an entry as in `/log`.
+    `event: reset` means that entries are missing: read again what you show. `event: beat` comes at least every 5
+    seconds if nothing else does.
+    """
+    call.demand_all("the log")
+    given = request.headers.get("last-event-id")
+    hub: Events = request.app.state.events
+    after = None if given is None else position_of_event(given)
+    return await streamed(request, partial(hub.stream, after))
+
+
+async def streamed(request: Request, events: Callable[[IsAdmitted], AsyncIterator[bytes]]) -> Response:
+    """Return *events* as a stream, as long as the token of *request* may read them."""
+    stream = events(partial(_is_admitted, request))
+    first = await anext(stream)  # raises what goes wrong at the start, before anything was answered
+    told = request.app.state.meter.counted(_until_trouble(first, stream))
+    return StreamingResponse(told, media_type="text/event-stream", headers=_STREAM)
+
+
+def _is_admitted(request: Request) -> bool:
+    """Return True if the token of *request* still reads events."""
+    try:
+        request.app.state.access.caller(request).demand_all("the log")
+    except Problem:
+        return False
+    return True
+
+
+async def _until_trouble(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a stream, which ends without Redis: the client connects again, with the id of its last event."""
+    yield first
+    try:
+        async for text in stream:
+            yield text
+    except ZschedError as error:
+        log.warning("stream_ended", reason=str(error))

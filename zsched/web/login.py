@@ -17,9 +17,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
-from zsched.web.problems import Problem
+from zsched.web.answers import Problem, html_page
 from zsched.web.reading import read_form
-from zsched.web.rendering import html_page
 from zsched.web.rq import is_for
 
 log = structlog.get_logger(__name__)
@@ -47,7 +46,7 @@ async def page(request: Request, next: str = "") -> Response:
 async def log_in(request: Request) -> Response:
     """Begin a session, and continue to `next`."""
     demand_own_origin(request)
-    access = _access(request)
+    access: Access = request.app.state.access
     address = access.proxy.address(request)
     form = await read_form(request)
     next = local_path(form.get("next", ""))
@@ -65,7 +64,7 @@ async def log_out(request: Request) -> Response:
     demand_own_origin(request)
     caller = _caller(request)
     if caller is not None:
-        log.info("logged_out", name=caller.account.name, address=_access(request).proxy.address(request))
+        log.info("logged_out", name=caller.account.name, address=request.app.state.access.proxy.address(request))
     answer = RedirectResponse(PATH, _SEE_OTHER)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return answer
@@ -91,14 +90,10 @@ def local_path(next: str) -> str:
 
 
 def _caller(request: Request) -> Caller | None:
+    access: Access = request.app.state.access
     try:
-        return _access(request).caller(request)
+        return access.caller(request)
     except Problem as problem:
         if problem.status != 401:
             raise
         return None
-
-
-def _access(request: Request) -> Access:
-    found: Access = request.app.state.access
-    return found

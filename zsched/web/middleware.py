@@ -22,9 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from zsched.core.clock import Clock
 from zsched.errors import show
 from zsched.metrics.web_meter import WebMeter
-from zsched.web.access import READS
-from zsched.web.problems import Problem
-from zsched.web.proxy import Proxy
+from zsched.web.access import READS, Proxy
+from zsched.web.answers import Problem
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +51,7 @@ class Identified(Passing):
     """
     Gives each request an id, that of its header if it is well-formed. Its answer and all lines of the server's log that
     it causes have it. A change leaves a line itself: the account, the path and the status. The answer to a request that
-    was answered before (``conditions``) is marked.
+    was answered before (``calls``) is marked.
     """
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:

@@ -20,11 +20,11 @@ from zsched.core.options.forms import ValueType
 from zsched.core.options.table import options_taking
 from zsched.core.wording import duration_argument, in_a_line
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
-from zsched.web.problems import Problem
+from zsched.web.answers import Problem
 
 BODY_BYTES: Final = 1_048_576
 FORM_BYTES: Final = 16_384
-_FIELDS: Final = 10  # of a form
+FIELDS: Final = 10  # of a form
 _LENGTH_DIGITS: Final = 18
 _DEEPEST: Final = 100  # levels of lists and objects
 _TIMES: Final = frozenset(options_taking(ValueType.TIME))
@@ -42,7 +42,7 @@ async def read_object(request: Request) -> dict[str, Any]:
     return found
 
 
-async def read_form(request: Request, most: int = _FIELDS) -> ImmutableMultiDict[str, str]:
+async def read_form(request: Request, most: int = FIELDS) -> ImmutableMultiDict[str, str]:
     """Return the fields of a page's form, *most* at most. Raises Problem."""
     body = await _whole(request, FORM_BYTES, f"send at most {FORM_BYTES:,} bytes")
     try:

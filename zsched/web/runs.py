@@ -19,18 +19,16 @@ from zsched.core.options.forms import TEXT
 from zsched.core.runs.run import Run
 from zsched.web import actions, schemas
 from zsched.web.actions import coming_of, found_of
-from zsched.web.calls import Admitted, Body, Filters, QueryText, QueryTime, routes
-from zsched.web.conditions import operation_of
+from zsched.web.answers import JsonAnswer
+from zsched.web.calls import Admitted, Body, Filters, QueryText, QueryTime, operation_of, routes
 from zsched.web.reading import aware, rfc3339
-from zsched.web.rendering import JsonAnswer
-from zsched.web.results import array_of, ref
 
 router, occurrences = routes("runs"), routes("occurrences")
 
 _PAGE, _MOST, _MOST_PAST = 20, 200, 1000
 
 
-@router.get("/runs", **schemas.page("Runs, the last pushed first.", "ListedRun", "runs", source=ref("Source")))
+@router.get("/runs", **schemas.page("Runs, the last pushed first.", "ListedRun", "runs", source="Source"))
 async def list_runs(
     call: Admitted,
     filters: Filters,
@@ -87,7 +85,7 @@ async def cancel_run(run_id: str, call: Admitted, body: Body) -> Response:
 @occurrences.get(
     "/schedules/{id}/occurrences",
     **schemas.page(
-        "Its past and coming occurrences.", "Occurrence", "past", coming=array_of(TEXT), source=ref("Source")
+        "Its past and coming occurrences.", "Occurrence", "past", coming=schemas.array_of(TEXT), source="Source"
     ),
 )
 async def list_occurrences(

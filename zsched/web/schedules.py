@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final
@@ -19,13 +20,11 @@ from zsched.core.options.forms import SCHEDULE_ID
 from zsched.core.options.table import RuleOptions
 from zsched.errors import InvalidSchedule, NotArchived, ScheduleExists, ScheduleNotFound, VersionConflict
 from zsched.storage.refusals import NO_VERSION, contended
-from zsched.web import actions, conditions, schemas
+from zsched.web import actions, calls, schemas
 from zsched.web.actions import found_of
+from zsched.web.answers import JsonAnswer, Problem
 from zsched.web.calls import Admitted, Body, Filters, PathId, QueryText, QueryTime, routes
-from zsched.web.problems import Problem
 from zsched.web.reading import aware, call_options, func_of, read_object, rfc3339
-from zsched.web.rendering import JsonAnswer
-from zsched.web.results import choice_of
 
 router = routes("schedules")
 
@@ -52,24 +51,21 @@ async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response
     call.demand_write()
     body = await read_object(request)
     given = [request.headers.get(name) for name in ("if-match", "if-none-match")]
-    op, _ = await conditions.operation_of(request, call, {"id": id, "conditions": given, "body": body})
+    op, _ = await calls.operation_of(request, call, {"id": id, "conditions": given, "body": body})
     options = call_options(body)
     func = func_of(options)
     if options.setdefault("id", check_id(id)) != id:
         raise InvalidSchedule("id", options["id"], f"the path has {id!r}", "give the same id, or leave it out")
     call.demand_new(func, options)
-    is_new, version = conditions.only_creates(request), conditions.if_match(request, options)
+    is_new, version = calls.only_creates(request), calls.if_match(request, options)
     if is_new:
         options["if_exists"] = "error"
     elif version is not None:
         options["if_version"] = version
     try:
-        made = await _put(call, func, options, op, must_exist=request.headers.get("if-match") == "*")
+        return await _made(call, _put(call, func, options, op, must_exist=request.headers.get("if-match") == "*"))
     except ScheduleExists as error:
         return Problem.from_error(error, 412 if is_new else None).response()
-    except NotArchived as error:
-        return _unarchived(error)
-    return await _told(call, made)
 
 
 @router.post(
@@ -82,30 +78,28 @@ async def create_schedule(request: Request, call: Admitted) -> Response:
     """
     call.demand_write()
     if "idempotency-key" not in request.headers:
-        remedy = f"{conditions.GIVE_A_KEY}; or PUT the schedule by its id"
+        remedy = f"{calls.GIVE_A_KEY}; or PUT the schedule by its id"
         raise Problem(428, "no-idempotency-key", "the request has no Idempotency-Key", remedy)
     body = await read_object(request)
-    op, id = await conditions.operation_of(request, call, body)
+    op, id = await calls.operation_of(request, call, body)
     options = call_options(body)
     if "id" in options:
         raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
     func = func_of(options)
     call.demand_new(func, options)
     try:
-        made = await call.client._schedule_as(op or "", func, **{**options, "id": id, "if_exists": "error"})
+        given = {**options, "id": id, "if_exists": "error"}
+        return await _made(call, call.client._schedule_as(op or "", func, **given))
     except ScheduleExists:  # by this key, with another body, or more than ten minutes ago
         raise Problem(
             422, "idempotency-key-used", "this Idempotency-Key was used with another body", "send another key"
         ) from None
-    except NotArchived as error:
-        return _unarchived(error)
-    return await _told(call, made)
 
 
 @router.get(_ONE, **schemas.route("A schedule.", "Schedule", ["If-None-Match"]))
 async def get_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """Return a schedule; 304 if `If-None-Match` has its present `ETag`."""
-    return conditions.unless_known(request, _schedule(call, await found_of(call, id)))
+    return calls.unless_known(request, _schedule(call, await found_of(call, id)))
 
 
 @router.patch(
@@ -122,7 +116,7 @@ async def update_schedule(
     call.demand_write()
     body = call_options(await read_object(request))
     changes = {name: USUAL_ARGUMENTS.get(name) if value is None else value for name, value in body.items()}
-    version = conditions.if_match(request, changes)
+    version = calls.if_match(request, changes)
     if dry_run:
         return JsonAnswer((await actions.update(call, id, changes, version, call.client.difference)).to_dict())
     return await _told(call, await actions.update(call, id, changes, version, call.client.update))
@@ -131,7 +125,7 @@ async def update_schedule(
 @router.delete(_ONE, **schemas.route("What became of it.", "Result", _IF_MATCH, failures=schemas.FAILED_WRITES))
 async def cancel_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
-    return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, conditions.if_match(request))})
+    return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, calls.if_match(request))})
 
 
 @router.post(
@@ -176,7 +170,7 @@ async def run_schedule(id: PathId, request: Request, call: Admitted, body: Body)
     Push a run at once. A one-shot runs now instead of at its time. With the same `Idempotency-Key`, a request that is
     sent again within ten minutes pushes no other run.
     """
-    op, _ = await conditions.operation_of(request, call, {"run": id})
+    op, _ = await calls.operation_of(request, call, {"run": id})
     if request.state.is_replay:  # a one-shot is gone by now
         return JsonAnswer({"id": id, "run_id": await call.client._run_now_as(op, id, NO_VERSION)})
     return JsonAnswer({"id": id, "run_id": await actions.run_now(call, id, op, **body)})
@@ -209,8 +203,8 @@ async def list_schedules(
     request: Request,
     call: Admitted,
     filters: Filters,
-    state: Annotated[str | None, Query(json_schema_extra=choice_of([*ScheduleState, None]))] = None,
-    kind: Annotated[str | None, Query(json_schema_extra=choice_of([*LISTED_KINDS, None]))] = None,
+    state: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*ScheduleState, None]))] = None,
+    kind: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*LISTED_KINDS, None]))] = None,
     due_after: QueryTime = None,
     due_before: QueryTime = None,
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
@@ -231,12 +225,7 @@ async def list_schedules(
 @router.post(
     "/preview",
     **schemas.action(
-        "The next times of a rule.",
-        "Preview",
-        options=RuleOptions.__annotations__,
-        n=int,
-        start=str,
-        id=SCHEDULE_ID.schema,
+        "The next times of a rule.", "Preview", (), RuleOptions.__annotations__, n=int, start=str, id=SCHEDULE_ID.schema
     ),
 )
 async def preview_times(request: Request, call: Admitted) -> Response:
@@ -275,12 +264,14 @@ async def _put(
     raise contended(options["id"])
 
 
-def _unarchived(error: NotArchived) -> Response:
-    """Tell that only Redis has a schedule; or that nothing has."""
-    made = error.scheduled
-    return (
-        Problem.from_error(error).response() if made is None else JsonAnswer({**made.to_dict(), "archived": False}, 202)
-    )
+async def _made(call: Admitted, putting: Awaitable[Scheduled]) -> Response:
+    """Tell the result of a put; also that only Redis has the schedule, or that nothing has."""
+    try:
+        return await _told(call, await putting)
+    except NotArchived as error:
+        if error.scheduled is None:
+            return Problem.from_error(error).response()
+        return JsonAnswer({**error.scheduled.to_dict(), "archived": False}, 202)
 
 
 async def _told(call: Admitted, made: Scheduled) -> Response:
@@ -289,15 +280,15 @@ async def _told(call: Admitted, made: Scheduled) -> Response:
     if version is None and made.outcome in ("unchanged", "kept"):
         with suppress(ScheduleNotFound):  # it has fired since
             version = (await call.client.get(made.id)).version
-    headers = {**conditions.etag(version), "Location": f"/api/v1/schedules/{made.id}"}
+    headers = {**calls.etag(version), "Location": f"/api/v1/schedules/{made.id}"}
     status = 201 if made.outcome == "created" else 200
     return JsonAnswer({**made.to_dict(), "version": version}, status, headers)
 
 
 async def _change(call: Admitted, action: str, id: str, body: dict[str, Any], request: Request) -> Response:
-    done = await actions.change(call, action, id, body, conditions.if_match(request))
+    done = await actions.change(call, action, id, body, calls.if_match(request))
     return _schedule(call, done) if isinstance(done, Schedule) else JsonAnswer({"id": id, "outcome": None})
 
 
 def _schedule(call: Admitted, found: Schedule) -> Response:
-    return conditions.tagged(JsonAnswer(call.shown(call.own(found).to_dict())), found.version)
+    return calls.tagged(JsonAnswer(call.shown(call.own(found).to_dict())), found.version)

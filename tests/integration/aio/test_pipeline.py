@@ -65,6 +65,16 @@ async def test_a_refused_command_and_an_unencodable_command_fail_alone(redis_url
     link.pool.disconnect()
 
 
+async def test_a_wait_for_the_log_holds_up_no_command_of_its_turn(redis_url: str, redis_client: redis.Redis) -> None:
+    link = AsyncLink.from_url(redis_url, 2 * WITHIN_S)
+    waits = "XREAD", "BLOCK", int(WITHIN_S * 1000), "STREAMS", "log", "0-0"
+
+    found = await asyncio.gather(run(link.execute, *waits), run(link.execute, "XADD", "log", "7-0", "a", "b"))
+
+    assert b"7-0" == found[1] == found[0][0][1][0][0]
+    link.pool.disconnect()
+
+
 async def test_a_script_that_redis_forgot_is_loaded_for_all_calls(redis_url: str, redis_client: redis.Redis) -> None:
     async with AsyncClient.from_url(redis_url) as client:
         await client.schedule("app.task", id="a0", at=SOON)

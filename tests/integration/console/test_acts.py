@@ -17,8 +17,7 @@ from tests.integration.console.person import failed
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.options.choices import ScheduleState
-from zsched.web.console.acts import acts_of, cut_at
-from zsched.web.console.view import View
+from zsched.web.console.view import View, acts_of, cut_at
 
 pytestmark = pytest.mark.once
 

@@ -10,9 +10,8 @@ from tests.builders.web import Web
 from tests.integration.web.test_login import API, PATH
 from zsched.config.settings import Settings, WebSettings
 from zsched.core.clock import ManualClock
-from zsched.web.access import _REMEMBERED, Brake
-from zsched.web.problems import Problem
-from zsched.web.proxy import Proxy
+from zsched.web.access import _REMEMBERED, Brake, Proxy
+from zsched.web.answers import Problem
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 FREE = 10  # wrong attempts of an address without a wait

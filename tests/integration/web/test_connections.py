@@ -11,7 +11,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from tests.waiting import WITHIN_S
-from zsched.web.connections import connection_class
+from zsched.web.serving import connection_class
 
 MOST = 5
 pytestmark = pytest.mark.anyio

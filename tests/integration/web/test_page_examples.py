@@ -24,7 +24,7 @@ from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
-from zsched.web.problems import _STATUS, kind_of
+from zsched.web.answers import _STATUS, kind_of
 
 pytestmark = pytest.mark.once
 PROGRAMS = PROJECT / "examples" / "http"

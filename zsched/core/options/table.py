@@ -11,7 +11,7 @@ heading under which pages, help and forms have it. These parts use the entries:
     Redis and back    ``core.options.checked``: fields, labels and flag letters, and their values in JSON
     the command line  ``cli.puts``: options of ``add`` and ``set``, their help, options that ``--unset`` can clear
     files             ``files.checking``: keys, times, keys in JSON
-    HTTP, console     ``web.schemas`` and ``web.console.fields``: bodies of requests, and the form that edits a schedule
+    HTTP, console     ``web.schemas`` and ``web.console.edit``: bodies of requests, and the form that edits a schedule
 
 So a new option is an entry here and, if it is stored, a field of ``CheckedOptions``. ``storage.rqjob`` encodes RQ's own
 options.

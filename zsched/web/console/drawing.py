@@ -76,8 +76,7 @@ def words_of(one: Change) -> str:
     return f"{text}: {why}" if why and why != parts[0] else text
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
+class Strip(NamedTuple):
     """The last occurrences of a schedule, the oldest first: a mark each, and the lateness of the last firing."""
 
     marks: list[tuple[Mark, Change, str]]
@@ -115,8 +114,7 @@ _CELLS: Final[Sequence[_CellKind]] = (
 # -- the timeline -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ShownTime:
+class ShownTime(NamedTuple):
     """The shown time, with bars of *step_ms*."""
 
     start_ms: int
@@ -149,8 +147,7 @@ class ShownTime:
         return [(self.place(ms), local_text(ms, tz)[cut]) for ms in range(first_ms, self.end_ms, step_ms)]
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnMark:
+class DrawnMark(NamedTuple):
     """A mark at *at*, and the bar of its run from *bar_at* on. It leads to the run, else to the schedule ``id``."""
 
     at: float

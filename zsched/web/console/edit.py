@@ -1,5 +1,6 @@
 """
-The form that makes or edits a schedule, with the next times while a person types.
+The form that makes or edits a schedule, with the next times while a person types. Its fields are options of the table,
+with the texts of their values.
 
 A new schedule has the fields of every kind; those that the person filled are its options. A copy begins with those of
 another schedule.
@@ -12,30 +13,36 @@ values, and the person chooses.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from hashlib import sha256
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
+from zsched.core.options.arguments import strict_json
+from zsched.core.options.checked import USUAL_ARGUMENTS
 from zsched.core.options.choices import ScheduleState
-from zsched.core.options.forms import Group, zone_name
-from zsched.core.options.table import RuleOptions
+from zsched.core.options.forms import Group, Stored, ValueType, zone_name
+from zsched.core.options.table import FOR_UPDATE, OPTIONS, RuleOptions
+from zsched.core.story.sentences import local_text
 from zsched.core.story.story import Story
 from zsched.core.triggers.trigger import RULES
 from zsched.core.triggers.zones import instant_ms, zone
-from zsched.errors import ScheduleInPast, VersionConflict, ZschedError
+from zsched.core.wording import duration_text
+from zsched.errors import InvalidSchedule, ScheduleInPast, VersionConflict, ZschedError
 from zsched.web import actions
+from zsched.web.answers import label_of, page_problem
 from zsched.web.calls import Admitted
-from zsched.web.console.fields import Field, editable_fields
-from zsched.web.console.schedule import with_remarks
+from zsched.web.console.schedules import with_remarks
 from zsched.web.console.view import View, Viewed
-from zsched.web.problems import label_of, page_problem
-from zsched.web.reading import func_of, read_form
+from zsched.web.reading import func_of, rfc3339
 
 router = APIRouter(include_in_schema=False)
 
@@ -45,10 +52,126 @@ _UNBOUND: Final = dict.fromkeys(("starts", "ends", "count"))  # what an empty fi
 _TAKE: Final = "take."  # before the name of a field that both changed: whose value to take
 _THEIRS: Final = "theirs"
 _NEW: Final = Schedule(id="", state=ScheduleState.ACTIVE, kind="", func="", next_ms=None, args=(), kwargs={})
+EDITED: Final = tuple(
+    name
+    for name, option in OPTIONS.items()
+    if name in FOR_UPDATE and name != "after"  # which becomes "at"
+    if option.stored is not Stored.NOT and option.attribute != "-"  # a schedule shows its value
+)
+_INPUTS: Final = {
+    ValueType.WORD: "select",
+    ValueType.BOOLEAN: "checkbox",
+    ValueType.NUMBER: "number",
+    ValueType.ARRAY: "json",
+    ValueType.OBJECT: "json",
+}
+_SEPARATORS: Final = {"exclude": ";"}  # whose texts have commas; of other lists a comma
+_OF_SPEC: Final = {"starts": "starts_ms", "ends": "ends_ms"}
+_ARGUMENTS: Final = frozenset({"args", "kwargs"})
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Field(NamedTuple):
+    """A field of the form: an option's name, its help, the kind of its input, its choices, and its text."""
+
+    name: str
+    help: str
+    input: str
+    choices: tuple[str, ...]
+    text: str
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Field:
+        """Return the field of the option *name* with *text*."""
+        option = OPTIONS[name]
+        form, more = option.form, ""
+        if form.value_type is ValueType.LIST:
+            more = f" Several are separated by {_SEPARATORS.get(name, ',')}"
+        input = _INPUTS.get(form.value_type, "text")
+        return cls(name, option.help_with(label_of) + more, input, tuple(form.words), text.strip())
+
+    def with_text(self, text: str) -> Field:
+        """Return it with what a person has typed."""
+        return self._replace(text=text.strip())
+
+    @property
+    def group(self) -> Group:
+        """Its heading in the form; the rule that a schedule has stands first, of whatever kind."""
+        return Group.EVERYDAY if self.name in RULES else OPTIONS[self.name].group
+
+    @property
+    def print(self) -> str:
+        """A short text by which a form knows the value that it was opened with: arguments may be long."""
+        return sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def value(self) -> Any:
+        """Return the value of the option. Raises InvalidSchedule."""
+        name, text, value_type = self.name, self.text, OPTIONS[self.name].form.value_type
+        if value_type is ValueType.BOOLEAN:
+            return text == "yes"
+        if value_type is ValueType.LIST:
+            return [one for each in text.split(_SEPARATORS.get(name, ",")) if (one := each.strip())]
+        if not text:
+            return USUAL_ARGUMENTS.get(name)
+        if value_type is ValueType.NUMBER:
+            if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+                raise InvalidSchedule(name, text, "not a whole number", "give one such as 3")
+            return int(text)
+        if value_type is ValueType.TIME:
+            return rfc3339(name, text.replace(" ", "T"))
+        if self.input == "json":
+            try:
+                return strict_json(text)
+            except ValueError as error:
+                raise InvalidSchedule(name, text, f"not JSON: {error}", "give a JSON array, or an object") from None
+        return text
+
+
+def editable_fields(one: Schedule, *, has_arguments: bool) -> list[Field]:
+    """Return the fields for a schedule with its present values; *has_arguments*: also its arguments, if known."""
+    return [
+        Field.of(name, _text(name, one))
+        for name in EDITED
+        if _is_for(one, name)
+        if name not in _ARGUMENTS or (has_arguments and one.args is not None)
+    ]
+
+
+def _is_for(one: Schedule, name: str) -> bool:
+    """Return True if a schedule of this kind can have the option; a new one has no kind yet."""
+    if one.kind == "once":
+        return not OPTIONS[name].once and name not in (*RULES, "gap", "fold")
+    return not one.kind or (name != "at" and (name not in RULES or name == one.kind))
+
+
+def _text(name: str, one: Schedule) -> str:
+    """Return the present value of an option as the form has it."""
+    option, spec = OPTIONS[name], one.trigger
+    form = option.form
+    if name in RULES:
+        return "" if spec is None or spec.kind.name != name else spec.kind.describe(spec.expr)
+    if option.stored is Stored.RULE:
+        value: Any = one.next_ms if name == "at" else getattr(spec, _OF_SPEC.get(name, name), None)
+    else:
+        value = attrgetter(option.attribute)(one)
+    if value in (None, "", ()) or (name == "description" and value == one.func):  # its default
+        return ""
+    match form.value_type:
+        case ValueType.TIME:
+            return local_text(value, one.tz).replace(" ", "T")
+        case ValueType.LIST:
+            return f"{_SEPARATORS.get(name, ',')} ".join(value)
+        case ValueType.BOOLEAN:
+            return "yes" if value else "no"
+        case ValueType.DURATION if form.unit:
+            return duration_text(value) if value else ""
+        case ValueType.DURATION:
+            return str(value) if value < 0 else duration_text(value * 1000)
+        case ValueType.ARRAY | ValueType.OBJECT:
+            return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return form.to_text(value)
+
+
+class Merged(NamedTuple):
     """
     A field with the text to show. ``present``: the schedule's own. ``is_mine``: the person changed it since the form
     was opened; ``is_theirs``: somebody else did.
@@ -94,10 +217,9 @@ async def new(view: Viewed, copy: str = "") -> Response:
 
 
 @router.post("/new")
-async def make(view: Viewed, request: Request) -> Response:
+async def make(view: Viewed) -> Response:
     """Make the schedule, unless its id is there already."""
-    view.call.demand_write()
-    given = await read_form(request, _FIELDS)
+    given = await view.form(_FIELDS)
     unset = editable_fields(_NEW, has_arguments=True)
     fields = [each.with_text(given.get(each.name, "no" if each.input == "checkbox" else "")) for each in unset]
     try:
@@ -117,15 +239,16 @@ async def make(view: Viewed, request: Request) -> Response:
 async def form(view: Viewed, id: str) -> Response:
     """Show the form."""
     view.call.demand_write()
-    one = await actions.found_of(view.call, id)
-    return view.page("edit", **_shown(one, [Merged(field, field.text) for field in _fields(view, one)]))
+    return view.page("edit", **_shown(*await _merged(view, id, {}, {})))
 
 
 @router.post("/schedules/{id:plain}/edit")
-async def save(view: Viewed, id: str, request: Request) -> Response:
-    """Change the options that the person changed, if the schedule still has the version of the form."""
-    view.call.demand_write()
-    given = await read_form(request, _FIELDS)
+async def save(view: Viewed, id: str) -> Response:
+    """
+    Change the options that the person changed, if the schedule still has the version of the form; else show the changes
+    by others since it was opened, and the merged form.
+    """
+    given = await view.form(_FIELDS)
     opened = dict(each.partition(":")[::2] for each in given.get("opened", "").split())
     version = given.get("version") or None
     one, merged = await _merged(view, id, given, opened)
@@ -140,7 +263,9 @@ async def save(view: Viewed, id: str, request: Request) -> Response:
             one, merged = await _merged(view, id, given, opened)
         except ZschedError as error:
             return view.refused(error, "edit", **_shown(one, merged))
-    return await _conflict(view, one, merged, opened)
+    story = await view.call.client.why(one.id, view.tz)
+    gone = opened.keys() - {each.field.name for each in merged}
+    return view.page("edit", 409, **_shown(one, merged, story=story, gone=sorted(map(label_of, gone))))
 
 
 @router.get("/new/preview")
@@ -178,23 +303,13 @@ async def _by_rule(view: View, rule: Mapping[str, Any]) -> list[datetime]:
     return list(await view.call.client.preview(n=_PREVIEWED, **rule)) if set(rule) & set(RULES) else []
 
 
-async def _conflict(view: View, one: Schedule, merged: list[Merged], opened: Mapping[str, str]) -> Response:
-    """Show the changes by others since the form was opened, and the merged form."""
-    story = await view.call.client.why(one.id, view.tz)
-    gone = opened.keys() - {each.field.name for each in merged}
-    return view.page("edit", 409, **_shown(one, merged, story=story, gone=sorted(map(label_of, gone))))
-
-
 async def _merged(
     view: View, id: str, given: Mapping[str, str], opened: Mapping[str, str]
 ) -> tuple[Schedule, list[Merged]]:
     """Return the present schedule, and its fields merged with the form."""
     one = await actions.found_of(view.call, id)
-    return one, [Merged.of(field, given, opened) for field in _fields(view, one)]
-
-
-def _fields(view: View, one: Schedule) -> list[Field]:
-    return editable_fields(one, has_arguments=view.account.sees_arguments)
+    fields = editable_fields(one, has_arguments=view.account.sees_arguments)
+    return one, [Merged.of(field, given, opened) for field in fields]
 
 
 def _shown(

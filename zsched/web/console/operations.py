@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -25,7 +24,7 @@ from zsched.health.facts import Finding, Severity
 from zsched.storage.rights import Role
 from zsched.storage.workers import workers_seen
 from zsched.web.accounts import Account, AccountRole
-from zsched.web.console.schedule import instant_of
+from zsched.web.console.schedules import instant_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import around, read_form
 
@@ -36,8 +35,7 @@ _DEEDS: Final = 50  # entries of what accounts did
 _WORST_FIRST: Final = (Severity.PROBLEM, Severity.WARNING, Severity.NOTE, Severity.SKIPPED, Severity.OK)
 
 
-@dataclass(frozen=True, slots=True)
-class LogRow:
+class LogRow(NamedTuple):
     """An entry of the log: its changes; or a text, if it has none or this version cannot read it."""
 
     entry: Entry
@@ -57,11 +55,10 @@ class LogRow:
     def only(self, id: str, what: What | None) -> LogRow:
         """Return the row with only the changes of schedule *id* of the kind *what*; '' and None are not conditions."""
         found = (change for change in self.changes if change.id == (id or change.id))
-        return replace(self, changes=[change for change in found if change.what is (what or change.what)])
+        return self._replace(changes=[change for change in found if change.what is (what or change.what)])
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(NamedTuple):
     """The found *rows*, the newest first, and their source. ``back_to_ms``: before this time there may be more."""
 
     rows: Sequence[LogRow]
@@ -74,7 +71,7 @@ async def queues(view: Viewed) -> Response:
     """Show the queues: what waits, since when, who listens, and rate limits."""
     overview = await view.call.client._overview()
     seen = await run(view.request.app.state.reader.queues, overview.held_back)
-    return view.page("queues", queues=[one for one in seen if view.call.sees_queue(one.queue)])
+    return view.page("queues", queues=[one for one in seen if view.account.limits.has_queue(one.queue)])
 
 
 @router.get("/workers")
@@ -111,7 +108,7 @@ async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str
         view, *await view.call.client._log_search(by or None, id or None, wanted, _ENTRIES, until_us, is_all)
     )
     if id or wanted:
-        found = replace(found, rows=[row.only(id, wanted) for row in found.rows])
+        found = found._replace(rows=[row.only(id, wanted) for row in found.rows])
     return view.page("log", found=found, by=by, id=id, what=what, all=all, until=until, whats=[*What])
 
 
@@ -195,9 +192,6 @@ async def _accounts(view: View) -> dict[str, Any]:
 def _searched(view: View, entries: Sequence[Entry], reached_us: int | None, source: Source) -> Searched:
     suffix = view.request.app.state.run_suffix
     back_to_ms = None if reached_us is None else reached_us // 1000
-    return Searched([_row(entry, suffix) for entry in entries], source, back_to_ms)
-
-
-def _row(entry: Entry, run_suffix: str) -> LogRow:
-    found, problem = changes_or_problem(entry, run_suffix)
-    return LogRow(entry, found, problem or ("" if found else parse(entry).sentence()))
+    read = ((entry, *changes_or_problem(entry, suffix)) for entry in entries)
+    rows = [LogRow(one, found, problem or ("" if found else parse(one).sentence())) for one, found, problem in read]
+    return Searched(rows, source, back_to_ms)

@@ -27,7 +27,7 @@ from zsched.storage.workers import WorkerSeen, workers_seen
 from zsched.web import actions
 from zsched.web.console.schedules import result_text
 from zsched.web.console.view import PAGE, View, Viewed, chosen, within
-from zsched.web.reading import around, read_form
+from zsched.web.reading import around
 from zsched.web.runs import retries_of
 
 router = APIRouter(include_in_schema=False)
@@ -110,10 +110,9 @@ async def confirm(view: Viewed, request: Request) -> Response:
 
 
 @router.post("/runs:retry")
-async def retry_all(view: Viewed, request: Request) -> Response:
+async def retry_all(view: Viewed) -> Response:
     """Retry the chosen runs, or all that the filters find."""
-    view.call.demand_write()
-    form = await read_form(request, _FIELDS)
+    form = await view.form(_FIELDS)
     filters = {**_USUAL, **_filters(form)}
     done = await _retried(view, filters, form, FailureGroups(form), until=from_ms(view.now_ms))
     return view.done(result_text(done, "retried", "run"), "runs", **filters)

@@ -1,5 +1,6 @@
 """
-The timeline: what ran, what did not run and why, and what is to come.
+The timeline: what ran, what did not run and why, and what is to come; and the forecast: in which minutes, and of which
+queues and functions, most of that is.
 
 On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule,
 tag, queue or function; the one-shots of a function share a row. All numbers are counts that the archive keeps, so they
@@ -17,15 +18,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.counts import EXPECTED, FAILED, LATE, MINUTE_MS, RowsBy, Timeline
+from zsched.core.occurrences.forecast import By
 from zsched.core.occurrences.lateness import Absences, waited_since_us
 from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
 from zsched.core.occurrences.replacements import Replacement, Replacements
@@ -34,12 +36,10 @@ from zsched.core.options.choices import ScheduleState
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.triggers.zones import instant_ms
 from zsched.errors import InvalidSchedule
-from zsched.storage.history_reader import HistoryReader
-from zsched.storage.keys import keys_of
 from zsched.web.actions import coming_of
 from zsched.web.console.drawing import MOST_MARKS, Mark, ShownTime, bars_of, drawn_rows, mark_of, words_of
 from zsched.web.console.view import View, Viewed
-from zsched.web.reading import rfc3339
+from zsched.web.reading import aware, rfc3339
 from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
@@ -59,9 +59,9 @@ _ZOOMS: Final = {
     "1 year": 365 * _DAY_MS, "30 days": 30 * _DAY_MS, "7 days": 7 * _DAY_MS, "30 h": _BACK_MS + _AHEAD_MS,
     "6 h": 6 * _HOUR_MS, "1 h": _HOUR_MS, "10 min": 10 * MINUTE_MS, "1 min": MINUTE_MS,
 }  # fmt: skip
-
-
 _READ: Final = 1000  # rows that are compared, those with most failures
+_SPANS: Final = {"10m": "1m", "1h": "1m", "24h": "1m", "7d": "5m", "30d": "1h"}  # with the length of a heavy "minute"
+_FORECAST_ROWS: Final = {"occurrence": 200, "minute": 10}  # rows; of queues and functions 100
 _NOISE: Final = 10  # one or a tenth more or less is no difference of what ran, or was late
 _GRAVE: Final = {"failed": [FAILED], "did not run": [what.value for what in LEFT_OUT]}
 _KINDS: Final = _GRAVE | {"late": [LATE], "ran": [what.value for what in PUSHES]}
@@ -84,17 +84,21 @@ class ListedRow(NamedTuple):
         return cls(mark, one, words_of(one), cause, replacements.of(one))
 
 
+# A plain function would run in a thread, and FastAPI gives the thread pool an argument called func.
+async def _filters(match: str = "", tag: str = "", queue: str = "", func: str = "") -> dict[str, str]:
+    return {"match": match, "tag": tag, "queue": queue, "func": func}
+
+
+GivenFilters = Annotated[dict[str, str], Depends(_filters)]
+
+
 @router.get("/timeline")
-async def timeline(
-    view: Viewed, by: str = "schedule", match: str = "", tag: str = "", queue: str = "", func: str = ""
-) -> Response:
+async def timeline(view: Viewed, filters: GivenFilters, by: str = "schedule") -> Response:
     """Show the timeline from 6 hours ago to 24 hours ahead, or of another time."""
     view.call.demand_all("the timeline")
     rows_by = choice("by", by, RowsBy)
     shown = _shown_time(view, view.now_ms - _BACK_MS, view.now_ms + _AHEAD_MS)
-    given = {"match": match, "tag": tag, "queue": queue, "func": func}
-    filters = {name: value for name, value in given.items() if value}
-    told = {"by": by, "rows_by": [one.value for one in RowsBy], "filters": given}
+    told = {"by": by, "rows_by": [one.value for one in RowsBy], "filters": filters}
     return view.later("timeline", lambda: _found(view, shown, rows_by, filters), **told)
 
 
@@ -110,8 +114,7 @@ async def changes(view: Viewed) -> Response:
 
 async def _changed(view: View, shown: ShownTime) -> dict[str, Any]:
     """Return what people and programs did in the shown time, and the rows that went differently from before."""
-    state, span = view.request.app.state, timedelta(milliseconds=shown.span_ms)
-    history = HistoryReader(state.link, keys_of(state.settings))
+    history, span = view.request.app.state.history, timedelta(milliseconds=shown.span_ms)
     times = from_ms(shown.start_ms) - span, from_ms(shown.end_ms)
     (told, source), counted = await asyncio.gather(
         run(history.effects, shown.start_ms, shown.end_ms),
@@ -154,19 +157,20 @@ def _shown_time(view: View, start_ms: int, end_ms: int, step_ms: int = 0) -> Sho
 
 async def _found(view: View, shown: ShownTime, by: RowsBy, filters: Mapping[str, str]) -> dict[str, Any]:
     """Read what the timeline shows, and return it as its template takes it."""
-    client, given, has_ids = view.call.client, dict[str, Any](filters), "match" in filters or "tag" in filters
+    client, given = view.call.client, dict[str, Any](pair for pair in filters.items() if pair[1])
+    has_ids = "match" in given or "tag" in given
     times, bucket = (from_ms(shown.start_ms), from_ms(shown.end_ms)), timedelta(milliseconds=shown.step_ms)
     counted = await client.timeline(*times, bucket, by, _ROWS, **given)
     number = sum(number for count in counted.counts for word, number in count.items() if word != EXPECTED)
     listed, past, coming = await asyncio.gather(
         _changes(view, shown, [*LEFT_OUT, *BAD, RunStatus.EXPIRED], _LISTED, given),
-        _changes(view, shown, None, _MARKED, given) if "match" in filters or number <= _MARKED else _none(),
+        _changes(view, shown, None, _MARKED if "match" in given or number <= _MARKED else 0, given),
         _coming(view, shown, counted, by, given),
     )
     if number > _MARKED:  # the newest of them are no whole row of a rule; one-shots with some ids have no counts
         past = [one for one in past if one.facets and not one.facets.is_rule]
     rows = drawn_rows(shown, counted, by, past, coming, has_ids=has_ids and by is RowsBy.SCHEDULE)
-    replacements = await replaced_since(client, shown.start_ms, **filters) if listed else Replacements()
+    replacements = await replaced_since(client, shown.start_ms, **given) if listed else Replacements()
     absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
     known = client._get_many(sorted({one.id for one in listed}))
     is_now = shown.start_ms < view.now_ms < shown.end_ms
@@ -188,24 +192,19 @@ async def _found(view: View, shown: ShownTime, by: RowsBy, filters: Mapping[str,
 
 async def _absences(view: View, listed: Iterable[Change]) -> Absences:
     """Return the times without a daemon in which *listed* occurrences were due, from a few schedules' histories."""
-    state, found, asked = view.request.app.state, Absences(view.zone()), set[str]()
-    history = HistoryReader(state.link, keys_of(state.settings))
+    found, asked = Absences(view.zone()), set[str]()
     for one in listed:
         is_open = waited_since_us(one) is not None and not found.reason(one)
         if is_open and one.id not in asked and len(asked) < _EXPLAINED_BY:
             asked.add(one.id)
-            known = await run(history.chronicle, one.id)
+            known = await run(view.request.app.state.history.chronicle, one.id)
             found.add(known.changes, known.source.whole_since_us)
     return found
 
 
-async def _none() -> list[Change]:
-    return []
-
-
 async def _changes(view: View, shown: ShownTime, status: Any, limit: int, filters: Mapping[str, Any]) -> list[Change]:
     """Return the newest outcomes of the shown time with one of the words *status*; None: all."""
-    if shown.start_ms >= view.now_ms:
+    if shown.start_ms >= view.now_ms or not limit:
         return []
     end_ms = min(shown.end_ms, view.now_ms + 1)
     given: dict[str, Any] = {**filters, "since": from_ms(shown.start_ms), "until": from_ms(end_ms)}
@@ -213,7 +212,7 @@ async def _changes(view: View, shown: ShownTime, status: Any, limit: int, filter
 
 
 async def _coming(
-    view: View, shown: ShownTime, counted: Timeline, by: RowsBy, filters: dict[str, Any]
+    view: View, shown: ShownTime, counted: Timeline, by: RowsBy, filters: Mapping[str, Any]
 ) -> dict[str, list[int]]:
     """Return the times to come by id: of the schedules whose rows have few of them, and of one-shots with some ids."""
     start = from_ms(max(shown.start_ms, view.now_ms) - 1)
@@ -229,3 +228,26 @@ async def _coming(
         soon: dict[str, Any] = {"due_before": from_ms(shown.end_ms), "kind": "once", "limit": _ROWS, **filters}
         found |= {one.id: [one.next_ms or 0] async for one in view.call.client.list(state=ScheduleState.ACTIVE, **soon)}
     return found
+
+
+@router.get("/forecast")
+async def forecast(view: Viewed, filters: GivenFilters, to: str = "24h", by: str = "minute") -> Response:
+    """
+    Show each occurrence until *to*, or the heaviest minutes, queues or functions. With a time as *to* and a *from* of
+    the query, these are the contents of a minute.
+    """
+    by = by or "occurrence"
+    told = {"to": to, "by": by, "filters": filters, "spans": _SPANS, "keys": [one.value for one in By]}
+    return view.later("forecast", lambda: _foreseen(view, to, by, filters), **told)
+
+
+async def _foreseen(view: View, to: str, by: str, filters: Mapping[str, str]) -> dict[str, Any]:
+    most, given = _FORECAST_ROWS.get(by, 100), {name: value for name, value in filters.items() if value}
+    start, end = aware("from", view.request.query_params.get("from") or None), aware("to", to) if "T" in to else to
+    asked: Any = given | ({} if by == "occurrence" else {"by": by, "suggest": start is None})
+    if by == By.MINUTE.value and to in _SPANS:
+        asked["bucket"] = _SPANS[to]
+    found = await view.call.client.forecast(end, start, limit=most, **asked)  # type: ignore[arg-type]  # not None
+    times = [ShownTime(one.peak_ms, one.peak_ms + found.bucket_ms).moved(0) for one in found.loads[:most]]
+    whole = ShownTime(found.start_ms, found.end_ms).moved(0) if start else None
+    return {"found": found, "loads": list(zip(found.loads, times, strict=False)), "whole": whole}

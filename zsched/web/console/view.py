@@ -3,21 +3,25 @@ The request for a page: its caller, its zone of time, links that keep the zone, 
 
 What an action did is told once, by the next page: in a cookie, as an address may be anybody's text. No part that htmx
 reads removes it.
+
+Acts instead of advice: what a command of a remedy does, as a link of the console, or as a button that asks first. A
+remedy names its command where it is born (``health.facts``, ``core.story.verdict``); ``acts_of`` is the one table that
+knows the console's place for it. A command without a place, such as a worker's, stays a text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Depends, Request
 from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from zsched.core.clock import from_ms
+from zsched.core.clock import from_ms, to_ms
 from zsched.core.model import iso
 from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import cells, remark, with_short_workers
@@ -28,11 +32,10 @@ from zsched.core.wording import duration_text, plural, relative_text, rough_dura
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web.access import Caller
 from zsched.web.accounts import AccountRole
+from zsched.web.answers import PAGE_HEADERS, STREAMED, TEMPLATES, Problem, label_of, page_problem
 from zsched.web.calls import Admitted
-from zsched.web.console.acts import acts_of, cut_at
 from zsched.web.events import BEAT_EVERY_S
-from zsched.web.problems import Problem, label_of, page_problem
-from zsched.web.rendering import PAGE_HEADERS, STREAMED, TEMPLATES
+from zsched.web.reading import FIELDS, read_form
 from zsched.web.rq import is_for
 
 PAGE: Final = 50  # rows of a list
@@ -44,7 +47,50 @@ _SAID_S: Final = 60
 _LATER: Final = "<!-- later -->"  # of a template
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?[+-]\d\d:\d\d")  # as ``local_text`` writes it
 _SEE_OTHER: Final = 303
-_UTC: Final = "UTC"
+_PAGES: Final = {"status": ("Now", "/"), "doctor": ("Doctor", "/doctor"), "tokens": ("Accounts", "/accounts")}
+
+
+class Offer(NamedTuple):
+    """A link; with ``question`` a change of the schedule or run ``id`` by POST, which asks that first."""
+
+    label: str
+    address: str
+    question: str = ""
+    id: str = ""
+
+
+def acts_of(view: View, commands: Iterable[Sequence[object]]) -> list[Offer]:
+    """Return the acts of *commands* that the viewer may do."""
+    found = (_act(view, *map(str, command)) for command in commands)
+    return [one for one in found if one and (view.may_write or not one.question)]
+
+
+def _act(view: View, *command: str) -> Offer | None:
+    match command:
+        case ("zsched", "resume" | "release" | "run" as verb, id):
+            return Offer(verb.capitalize(), view.link("schedules", f"{id}:{verb}"), f"{verb.capitalize()} {id}", id)
+        case ("zsched", "retry", id):
+            return Offer("Retry", view.link("runs", f"{id}:retry"), f"Retry {id}", id)
+        case ("zsched", "cancel-run", id):
+            return Offer("Stop", view.link("runs", f"{id}:cancel"), f"Stop {id}: its effects remain", id)
+        case ("zsched", "backfill", id, "--from", start, "--to", end) if view.may_write:
+            start, end = (view.local_input(to_ms(datetime.fromisoformat(each))) for each in (start, end))
+            return Offer("Backfill", view.link("schedules", id, "backfill", tz=view.zone(), start=start, end=end))
+        case ("zsched", "ls", option, value):
+            return Offer(f"Schedules: {value}", view.link("schedules", **{option.removeprefix("--"): value}))
+        case ("zsched", "history", "--status", status):
+            return Offer(f"Runs: {status}", view.link("runs", status=status, since="1h"))
+        case ("zsched", "status" | "doctor" | "tokens" as page, *_):
+            return Offer(*_PAGES[page])
+    return None
+
+
+def cut_at(text: str, ids: Iterable[str]) -> list[str]:
+    """Return *text* cut at the *ids* in it: every second part is one."""
+    longest_first = "|".join(map(re.escape, sorted(ids, key=len, reverse=True)))
+    return re.split(rf"(?<![\w.@:-])({longest_first})(?![\w@-])", text) if longest_first else [text]
+
+
 _FUNCTIONS: Final = {
     "cells": cells, "remark": remark, "local_text": local_text, "note_text": note_text, "reason_text": reason_text,
     "sentence": sentence, "shortened": shortened, "duration_text": duration_text, "plural": plural,
@@ -63,12 +109,8 @@ class View:
         usual = request.cookies.get(_ZONE) or None if tz is None else None
         self.request, self.call, self.linked_tz = request, call, zone_name(tz or None)
         self.tz = usual if usual and has_zone(usual) else self.linked_tz
+        self.account, self.sees_rq = call.account, is_for(call)  # rq-dashboard
         self.now_ms: int = request.app.state.clock.now_ms()
-
-    @property
-    def account(self) -> Any:
-        """The account of the caller."""
-        return self.call.account
 
     @property
     def may_write(self) -> bool:
@@ -85,11 +127,6 @@ class View:
         """True if the caller may see the accounts."""
         return self.account.role is AccountRole.OPERATOR and not self.call.is_limited
 
-    @property
-    def sees_rq(self) -> bool:
-        """True if rq-dashboard is there, and for the caller."""
-        return is_for(self.call)
-
     def demand_operator(self, what: str) -> None:
         """Check that the caller is an operator without limits. Raises Problem."""
         if not self.is_operator:
@@ -101,11 +138,16 @@ class View:
         """The result of the last action of this browser; "" if a page has said it."""
         return "" if self._is_part else unquote(self.request.cookies.get(_SAID, ""))
 
+    async def form(self, most: int = FIELDS) -> ImmutableMultiDict[str, str]:
+        """Return the fields of a form that changes something, *most* at most. Raises Problem."""
+        self.call.demand_write()
+        return await read_form(self.request, most)
+
     # -- times --------------------------------------------------------------------------------------
 
     def zone(self, own: str | None = None) -> str:
         """Return the zone of a time: the chosen one, else that of its schedule, *own*, else UTC."""
-        return self.tz or own or _UTC
+        return self.tz or own or "UTC"
 
     def local(self, ms: int, own: str | None = None) -> str:
         """Return ``2026-12-24 18:00:00``, with milliseconds if there are any. The page says the zone."""

@@ -1,29 +1,57 @@
-"""``/calendars``: the calendars of the namespace. All callers read them; one with limits changes none."""
+"""
+The namespace: ``/status``, ``/daemons`` and ``/queues`` as they are now, and its ``/calendars``. All callers read those
+calendars; one with limits changes none.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from fastapi import Request
 from starlette.responses import Response
 
+from zsched.aio.bridge import run
 from zsched.core.options.forms import TEXT
 from zsched.core.triggers.calendar_definition import MOST_DATES, PARTS
 from zsched.web import schemas
+from zsched.web.answers import JsonAnswer, Problem
 from zsched.web.calls import Admitted, Body, PathId, routes
-from zsched.web.problems import Problem
-from zsched.web.rendering import JsonAnswer
-from zsched.web.results import ref
 
-router = routes("calendars")
+router, health = routes("calendars"), routes("health")
 
 _ONE: Final = "/calendars/{name:plain}"
 _LIST: Final = {"type": "array", "items": TEXT, "maxItems": MOST_DATES}
 
 
-@router.get(
-    "/calendars",
-    **schemas.answering("All calendars.", calendars={"type": "object", "additionalProperties": ref("Calendar")}),
+@health.get("/status", **schemas.route("The verdict, its reasons and remedies, and counts.", "Status"))
+async def get_status(request: Request, call: Admitted) -> Response:
+    """Return the output of `zsched status --json`: the verdict with remedies, daemons, backlog, activity, archives."""
+    call.demand_all("the status")
+    return JsonAnswer((await run(request.app.state.look)).to_dict())
+
+
+@health.get("/daemons", **schemas.answering("The daemons of the last hour.", daemons=schemas.array_of("Daemon")))
+async def list_daemons(call: Admitted) -> Response:
+    """Return the daemons that reported within an hour, the leader first."""
+    overview = await call.client._overview()
+    return JsonAnswer({"daemons": [daemon.to_dict() for daemon in overview.known_daemons]})
+
+
+@health.get(
+    "/queues",
+    **schemas.answering("The queues in use, with workers and waiting jobs.", queues=schemas.array_of("Queue")),
 )
+async def list_queues(request: Request, call: Admitted) -> Response:
+    """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
+    held = (await call.client._overview()).held_back
+    found = await run(request.app.state.reader.queues, held)
+    return JsonAnswer({"queues": [one.to_dict() for one in found if call.account.limits.has_queue(one.queue)]})
+
+
+# -- calendars --------------------------------------------------------------------------------------
+
+
+@router.get("/calendars", **schemas.answering("All calendars.", calendars=schemas.by_name("Calendar")))
 async def list_calendars(call: Admitted) -> Response:
     """Return the calendars by name, each with its parts and owner."""
     return JsonAnswer({"calendars": await call.client.calendars()})
