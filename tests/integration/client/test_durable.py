@@ -24,6 +24,7 @@ from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
+from zsched.storage.meta import server_now_ms
 from zsched.storage.puts import Answer, PutScripts
 
 FUNC = "app.tasks.run"
@@ -274,6 +275,8 @@ def test_a_durable_put_is_lost_when_the_archives_follow_another_history_before_i
         answer = put(self, *given)
         answer = answer if isinstance(answer, Answer) else list(answer)  # of put_many
         monkeypatch.undo()
+        put_ms = server_now_ms(client._link, KEYS)
+        eventually(lambda: server_now_ms(client._link, KEYS) > put_ms)  # entries are told apart by their milliseconds
         redis_client.flushall()
         other = Client(Link.adopt(redis_client))
         for number in range(3):
