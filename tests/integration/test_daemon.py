@@ -41,8 +41,10 @@ def nominal_ms(run: str) -> int:
 
 
 def test_one_shots_fire_in_order_and_never_early(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+    redis_client.client_kill_filter(_type="pubsub")  # listeners of daemons of earlier tests
     with DaemonThread(redis_url, idle_ms=NAP_MS) as daemon:
         daemon.wait_for("term_began")
+        await_listeners(redis_client, 1)
         begin_ms = now_ms(redis_client) + 500  # timing: early would be wrong, late never is
         rows = ({"func": FUNC, "id": f"s{n}", "at": from_ms(begin_ms + 5 * n), "allow_past": True} for n in range(200))
         assert 200 == client.schedule_many(rows).created
@@ -283,8 +285,10 @@ def test_a_corrupted_score_does_not_keep_the_leader_busy(
     client: Client, redis_client: redis.Redis, redis_url: str, score: str
 ) -> None:
     redis_client.zadd("zsched:{default}:due:normal", {"odd": float(score)})
+    redis_client.client_kill_filter(_type="pubsub")  # listeners of daemons of earlier tests
     with DaemonThread(redis_url, idle_ms=NAP_MS) as daemon:
         daemon.wait_for("term_began")
+        await_listeners(redis_client, 1)
         client.schedule(FUNC, id="good", after=0)
         await_queued(redis_client, 1)
         client.schedule(FUNC, id="later", after=3600)

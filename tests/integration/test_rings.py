@@ -15,6 +15,7 @@ from rq import Queue
 from tests.builders.daemons import NAP_MS, DaemonThread
 from tests.builders.namespaces import Namespace
 from tests.builders.workers import RqWorkers
+from tests.faults.leases import await_listeners
 from tests.faults.overlap import KEYS, Stage
 from tests.waiting import ENDS_S, eventually
 from zsched import Client
@@ -177,10 +178,12 @@ def test_the_next_runs_start_by_rings_alone_while_the_leader_sleeps(
     for name in ("_ROUND_MS", "_CALM_MS"):
         monkeypatch.setattr(releases, name, 1e9)
     monkeypatch.setattr(Native, "look_if_due", lambda *given, **named: NextLook())
+    stage.redis.client_kill_filter(_type="pubsub")  # listeners of daemons of earlier tests
     stage.worker("w0", "--worker-class", kind)
     eventually(lambda: stage.listeners("w0"))
     with DaemonThread(redis_url, idle_ms=NAP_MS) as leader:
         leader.wait_for("term_began")
+        await_listeners(stage.redis, 1)
         stage.schedule("r", "queue", every=0.3, seconds=60.0, gate="over")
         runs = eventually(lambda: len(stage.runs("r")) >= 4 and stage.runs("r"))
         stage.client.pause("r")
