@@ -86,6 +86,18 @@ def test_a_plan_by_tag_reads_only_what_has_the_tag(daemon: DaemonThread, client:
     assert ["a", "b", "held", "rule"] == ids(client.list(tag="acme", state="paused"))
 
 
+def test_paused_schedules_count_among_those_that_an_archive_is_asked_about(
+    daemon: DaemonThread, client: Client, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zsched.storage.reader._FEW", 3)
+    for id, tag in (("a", "t"), ("b", "u"), ("c", "u")):
+        client.schedule("app.task", id=id, at=SOON, tags=[tag], enabled=False)
+
+    plan = client.resume_many(tag="t", dry_run=True)
+
+    assert (1, {"a"}) == (plan.found, set(reads))
+
+
 def test_a_listing_by_tag_has_what_was_put_a_moment_ago(daemon: DaemonThread, client: Client) -> None:
     for number in range(20):
         client.schedule("app.task", id=f"s{number:02}", at=SOON + timedelta(minutes=number), tags=["t"])

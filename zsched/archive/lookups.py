@@ -18,7 +18,6 @@ complete; entries from a time when the server's clock was set back, because thei
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Final
 
 from zsched.archive import body
@@ -27,7 +26,7 @@ from zsched.archive.history import ENTRY, History
 from zsched.archive.index import asked_by, key_of
 from zsched.archive.schema import POSTING_BITS, first_since
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.entry import Entry, UnknownEntry, reading
+from zsched.core.entry import Entry
 from zsched.core.facets import Facets
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import kinds_telling, parse
@@ -116,12 +115,10 @@ def waiting_with(history: History, *, facets: Facets, clock: Clock | None = None
             return {"waiting": None}
         if (entry := history.entry(n)) is None:
             continue
-        with suppress(UnknownEntry):
-            parsed = parse(entry, history.run_suffix)
-            with reading(entry):
-                of_rows = parsed.facets()
-                ids = [(id, row) for row, (id, _) in enumerate(parsed.owners()) if of_rows.at(row).has(facets)]
-            for id, row in ids:
+        parsed = parse(entry, history.run_suffix)
+        of_rows = parsed.facets()
+        for row, (id, _) in enumerate(parsed.owners()):
+            if of_rows.at(row).has(facets):
                 due = history.db.execute(_DUE, (history.life, id, n, row)).fetchone()
                 found += [] if due is None else [(due[0], id)]
     return {"waiting": found}

@@ -113,7 +113,8 @@ class Reader:
         Return (due ms, id) of all schedules with the owner, name and tags of *facets*, from an archive. None: no
         archive knows, or the schedules are so few that they are read as quickly.
         """
-        sizes = [("ZCARD", self._keys.due(lane)) for lane in Priority] + [("SCARD", self._keys.recurring())]
+        sizes = [("ZCARD", self._keys.due(lane)) for lane in Priority]
+        sizes += [("SCARD", self._keys.recurring()), ("HLEN", self._keys.paused())]
         with self._link.wire() as wire:
             if sum(wire.execute_all(sizes)) < _FEW:
                 return None

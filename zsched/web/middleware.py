@@ -44,7 +44,7 @@ class Passing:
         await (self._answer if scope["type"] == "http" else self._app)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raise NotImplementedError
+        await self._app(scope, receive, send)
 
 
 class Identified(Passing):
