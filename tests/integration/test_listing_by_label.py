@@ -86,7 +86,7 @@ def test_a_plan_by_tag_reads_only_what_has_the_tag(daemon: DaemonThread, client:
     assert ["a", "b", "held", "rule"] == ids(client.list(tag="acme", state="paused"))
 
 
-def test_paused_schedules_count_among_those_that_an_archive_is_asked_about(
+def test_a_plan_by_tag_among_paused_schedules_asks_an_archive(
     daemon: DaemonThread, client: Client, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zsched.storage.reader._FEW", 3)
