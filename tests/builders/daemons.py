@@ -154,18 +154,25 @@ class DaemonProcess(Telling):
 class DaemonThread(Telling):
     """
     A daemon and its archivist, in threads, which run inside the block; structlog belongs to them alone. *settings* are
-    of [daemon]: without them its lease is steady. *archive*, of [archive], names an archive, by default a separate one.
+    of [daemon]: without them its lease is steady. *archive*, of [archive], names an archive, by default a separate one;
+    *notify* has sinks.
     """
 
     def __init__(
-        self, url: str, *, timeout_s: float = 5.0, archive: ArchiveSettings | None = None, **settings: Any
+        self,
+        url: str,
+        *,
+        timeout_s: float = 5.0,
+        archive: ArchiveSettings | None = None,
+        notify: Mapping[str, Mapping[str, Any]] | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__()
         settings = {"lease_ms": STEADY_MS} | settings
         chosen = DaemonSettings(**{"renew_ms": settings["lease_ms"] // 3} | settings)
         archive = archive or ArchiveSettings(path=archive_of_its_own())
         all_settings, link, clock = (
-            Settings(daemon=chosen, archive=archive),
+            Settings(daemon=chosen, archive=archive, notify=notify or {}),
             Link.from_url(url, timeout_s),
             SystemClock(),
         )

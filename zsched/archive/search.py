@@ -73,11 +73,13 @@ class SearchPart(NamedTuple):
 
 
 class Search:
-    """A search for *wanted* in *history*."""
+    """A search for *wanted* in *history*, or in its entries with numbers *between* two, both included."""
 
-    def __init__(self, history: History, wanted: Wanted, clock: Clock | None = None) -> None:
+    def __init__(
+        self, history: History, wanted: Wanted, clock: Clock | None = None, between: NumberRange = (0, _LAST)
+    ) -> None:
         self._history, self._db, self._wanted = history, history.db, wanted
-        self._clock = clock or SystemClock()
+        self._clock, self._between = clock or SystemClock(), between
         self._runs = PushedRuns(history)
         self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
 
@@ -91,13 +93,12 @@ class Search:
             part = self._open_runs(after)
             if part is not None:
                 return part
-        top_n, top_row = self._place_of(after)
-        bottom_n = 0
+        bottom_n, end_n = self._between[0], self._between[1] + 1
         if self._wanted.until_us is not None:
-            end_n = first_since(self._db, self._wanted.until_us, self._history.last_n)
-            top_n, top_row = (top_n, top_row) if top_n < end_n else (end_n, 0)
+            end_n = min(end_n, first_since(self._db, self._wanted.until_us, self._history.last_n))
+        top_n, top_row = min(self._place_of(after), (end_n, 0))
         if self._wanted.since_us is not None:
-            bottom_n = first_since(self._db, self._wanted.since_us, self._history.last_n)
+            bottom_n = max(bottom_n, first_since(self._db, self._wanted.since_us, self._history.last_n))
         for n in self._numbers(top_n if top_row else top_n - 1, bottom_n):
             if n > 0:
                 for hit, place in self._hits(n, top_row if n == top_n else None):

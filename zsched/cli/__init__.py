@@ -48,6 +48,7 @@ _COMMANDS: Final = {
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
         ("web", "web.web", "Serve the console and the HTTP API."),
         ("tokens", "tokens.tokens", "Add, list, set and revoke the accounts of zsched web."),
+        ("notify", "notify.notify", "List the sinks of the notifier, and send a test to one."),
         ("keys", "keys.keys", "Make signing keys, and sign what waits."),
         ("doctor", "health.doctor", "Check Redis, users' rights, files and RQ around zsched."),
         ("archive", "processes.archive", "Recover what Redis lost, or keep one more archive."),

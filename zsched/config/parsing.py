@@ -21,6 +21,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final
 
+from zsched.config.bounds import TOLD
 from zsched.config.urls import LABEL, shown
 from zsched.core.options.arguments import is_queue_name
 from zsched.core.options.choices import Priority
@@ -115,6 +116,12 @@ def words(given: object) -> tuple[str, ...]:
     raise ValueError('write a list of words: ["a", "b"] in a file, a,b elsewhere')
 
 
+def words_of(*allowed: str) -> Parser:
+    """Return a parser for ``words`` that are all of *allowed*."""
+    is_one = one_of(*allowed)
+    return lambda given: tuple(map(is_one, words(given)))
+
+
 def any_words(given: object) -> tuple[str, ...]:
     """Parse ``words``; there may be none."""
     return () if given in ("", [], ()) else words(given)
@@ -187,11 +194,15 @@ _LONGEST_S: Final = 10 * 365 * 86_400.0  # longest span in an urgency
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables under one heading: their valid names, and the keys of each."""
+    """
+    The tables under one heading: their valid names, and the keys of each. *check*: of a table's values together; it
+    raises ValueError.
+    """
 
     heading: str
     name: Parser
     keys: Mapping[str, Parser]
+    check: Callable[[Mapping[str, Any]], None] = lambda values: None
 
     def read(self, file: Path, given: object) -> dict[str, dict[str, Any]]:
         """
@@ -220,6 +231,10 @@ class Tables:
             if key not in self.keys:
                 raise ConfigError(f"{place} is not a setting; {suggest(key, self.keys)}")
             values[key] = RawValue(place, value).parsed(self.keys[key])
+        try:
+            self.check(values)
+        except ValueError as error:
+            raise ConfigError(f"{file}: [{self.heading}.{name}]: {error}") from None
         return values
 
 
@@ -237,13 +252,57 @@ QUEUES: Final = Tables(
         )
     },
 )
+_WORD: Final = matching(
+    r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", "write 1 to 64 of A-Z, a-z, 0-9, _ and -, not beginning with -"
+)
 URGENCY: Final = Tables(
     "urgency",
-    matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", "write 1 to 64 of A-Z, a-z, 0-9, _ and -, not beginning with -"),
+    _WORD,
     {
         "priority": one_of(*(lane.value for lane in Priority)),
         "at_front": boolean,
         "expires_after": number_within(0.001, _LONGEST_S),
         "jitter": number_within(0, _LONGEST_S),
     },
+)
+_FILTERS: Final = ("funcs", "queues", "owners", "tags")
+_OF_SINKS: Final = {  # by kind: its keys besides kind, url, url_file and every_s
+    "webhook": {"on", "secret_file", *_FILTERS},
+    "slack": {"on", *_FILTERS},
+    "email": {"on", "to", "from", "secret_file", *_FILTERS},
+    "sentry": {"on", "monitors", "secret_file", *_FILTERS},
+    "ping": {"monitors", "secret_file", *_FILTERS},
+}
+_URL: Final = matching(r"(https?|smtps?)://\S+", "write a URL: https://host/path, or smtp://user@host:587 for mails")
+
+
+def _check_sink(values: Mapping[str, Any]) -> None:
+    """Check the keys of a sink together. Raises ValueError."""
+    kind = values.get("kind")
+    if kind is None:
+        raise ValueError(f"its kind is missing; write kind = one of: {', '.join(_OF_SINKS)}")
+    for key in values.keys() - {"kind", "url", "url_file", "every_s"} - _OF_SINKS[kind]:
+        raise ValueError(f"{key} is no setting of a sink of the kind {kind}; remove it")
+    if ("url" in values) == ("url_file" in values):
+        raise ValueError("it needs one of url and url_file, a file with the URL if that is a secret")
+    if kind == "email" and "to" not in values:
+        raise ValueError('it has nobody to write to; write to = ["on-call@example.com"]')
+
+
+NOTIFY: Final = Tables(
+    "notify",
+    _WORD,
+    {
+        "kind": one_of(*_OF_SINKS),
+        "url": _URL,
+        "url_file": path,
+        "secret_file": path,
+        "every_s": number_within(0.1, 86_400),
+        "on": words_of(*TOLD),
+        "to": words,
+        "from": line(200),
+        "monitors": _URL,
+        **dict.fromkeys(_FILTERS, words),
+    },
+    _check_sink,
 )

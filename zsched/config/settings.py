@@ -23,7 +23,7 @@ from typing import Any
 from zsched.config import parsing as parse
 from zsched.config import reading, urls
 from zsched.config.bounds import MOST_VALID_DAYS, RQ_PREFIX_FORM, RQ_PREFIX_REMEDY, VALID_DAYS
-from zsched.config.parsing import QUEUES, URGENCY, RawValue, setting, suggest
+from zsched.config.parsing import NOTIFY, QUEUES, URGENCY, RawValue, setting, suggest
 from zsched.errors import ConfigError
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
@@ -202,6 +202,7 @@ class Settings:
     web: WebSettings = field(default_factory=WebSettings)
     queues: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     urgencies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    notify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)  # URLs may be secrets
 
     @property
     def client_options(self) -> dict[str, Any]:
@@ -379,7 +380,7 @@ def variable_of(key: SettingKey) -> str:
     return _PREFIX + "_".join(part for part in key if part).upper()
 
 
-_TABLES = {"queues": QUEUES, "urgencies": URGENCY}  # by field: the tables whose names users choose
+_TABLES = {"queues": QUEUES, "urgencies": URGENCY, "notify": NOTIFY}  # by field: the tables whose names users choose
 _NAMED = tuple(tables.heading for tables in _TABLES.values())
 _SECTIONS: dict[str, Any] = {
     each.name: each.default_factory for each in fields(Settings) if is_dataclass(each.default_factory)

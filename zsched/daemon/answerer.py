@@ -6,6 +6,7 @@ does not stop the archiver.
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from zsched.errors import ArchiveError
 from zsched.storage.answering import NOT_UNDERSTOOD, answer_of, read_arguments
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.questions import Inbox, Question
+from zsched.storage.questions import TEST_OF_SINK, Inbox, Question
 
 log = structlog.get_logger(__name__)
 
@@ -30,11 +31,19 @@ _CATCH_UP_S: Final = 1.0  # wait until the archive has the log entries that the 
 class Answerer(Loop):
     """
     Answers questions from ``start`` to ``stop``, while the archive is healthy. Its thread ends within one wait;
-    ``stop`` does not wait for it.
+    ``stop`` does not wait for it. *test*: sends a test to a sink, and returns why that failed.
     """
 
-    def __init__(self, archiver: Archiver, link: Link, keys: Keys, failures: Failures | None = None) -> None:
+    def __init__(
+        self,
+        archiver: Archiver,
+        link: Link,
+        keys: Keys,
+        failures: Failures | None = None,
+        test: Callable[[str], str] | None = None,
+    ) -> None:
         super().__init__("answerer", self._serve_all, failures)
+        self._test = test
         self._archiver, self._link, self._keys = archiver, link, keys
         self._wait_s = _LOOK_S if link.finds_master else min(_WAIT_S, link.timeout_s / 2)
 
@@ -61,6 +70,9 @@ class Answerer(Loop):
 
     def _answer(self, path: Path, question: Question) -> dict[str, Any]:
         about = question.about
+        if about == TEST_OF_SINK:
+            failed = self._test(str(question.arguments.get("name"))) if self._test else "this daemon has no sinks"
+            return {"error": failed} if failed else {}
         try:
             arguments = read_arguments(about, question.arguments)
         except NOT_UNDERSTOOD as error:  # from another version, or another writer

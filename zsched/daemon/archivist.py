@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -35,6 +35,9 @@ from zsched.events import configure
 from zsched.storage.connection import Link, link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.lease import Term, term_of
+
+if TYPE_CHECKING:
+    from zsched.daemon.notifier import Notifier
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +67,9 @@ class Archivist:
         self._link, self._keys, self._daemon = link, keys_of(settings), facts["daemon"]
         self._meter, failures = meter or Meter(), failures or Failures()
         self.archiver = Archiver(settings, link, clock, facts, self._meter, failures, on_pass)
-        self._answerer = Answerer(self.archiver, link, self._keys, failures)
+        self._notifier = _notifier(settings, link, clock, self.archiver, failures)
+        test = None if self._notifier is None else self._notifier.test
+        self._answerer = Answerer(self.archiver, link, self._keys, failures, test)
         tracebacks = settings.rq.tracebacks
         tracker = Tracker(self.archiver, self._keys, tracebacks=tracebacks)
         lost = LostRuns(self.archiver, self._keys, tracker, tracebacks=tracebacks)
@@ -86,11 +91,15 @@ class Archivist:
         self.archiver.start()
         self._answerer.start()
         self._chores.start()
+        if self._notifier is not None:
+            self._notifier.start()
 
     def stop(self) -> None:
         """Archive the log up to now, if that is quick, and end all threads; wait for the archiver."""
         self._lookout.stop()
         self._chores.stop()
+        if self._notifier is not None:
+            self._notifier.stop()
         self._answerer.stop()
         self.archiver.stop()
 
@@ -103,7 +112,25 @@ class Archivist:
             if term is not None:
                 self._meter.began(term.epoch)
             self._chores.serve(term)
+            if self._notifier is not None:
+                self._notifier.serve(term)
+        if self._notifier is not None:
+            self.archiver.sinks = self._notifier.about()
         return _LOOK_S
+
+
+def _notifier(settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> Notifier | None:
+    """Return the notifier, if there are sinks. Raises ConfigError."""
+    if not settings.notify:
+        return None
+    try:
+        from zsched.daemon.notifier import Notifier  # its library comes with an extra
+    except ModuleNotFoundError as error:
+        if error.name != "httpx":
+            raise
+        place, remedy = f"[notify.{next(iter(settings.notify))}]", "install it: pip install 'zsched[notify]'"
+        raise ConfigError(f"{place}: httpx is not installed; {remedy}") from error
+    return Notifier(settings, link, clock, archiver, failures)
 
 
 def run_archivist(read: Callable[[], Settings]) -> int:
@@ -138,14 +165,14 @@ def run_child(read: Callable[[], Settings], *, is_first: bool = False) -> int:
     settings, clock, failures = _begin(read), SystemClock(), Failures()
     signals, meter = Signals(has_parent=True), _tally(settings, parent.facts["daemon"])
     news = _News(parent, meter, failures, clock)
-    archivist = Archivist(settings, link_of(settings), clock, parent.facts, meter, failures, news.count)
-    signals.start(archivist.stop, partial(_reload, read), failures)
-    if is_first:
-        try:
+    try:
+        archivist = Archivist(settings, link_of(settings), clock, parent.facts, meter, failures, news.count)
+        signals.start(archivist.stop, partial(_reload, read), failures)
+        if is_first:
             _open(archivist, clock)
-        except ZschedError as error:
-            parent.tell({}, None, refused=str(error))
-            return exit_code_of(error)
+    except ZschedError as error:
+        parent.tell({}, None, refused=str(error))
+        return exit_code_of(error)
     archivist.start()
     Loop("news", news.tell, failures).start()
     while (part := parent.hear()) is not None:

@@ -90,6 +90,7 @@ class StatusView:
             "failures": [failure.to_dict() for failure in recent.failures],
             "next": None if self.next is None else [_next(schedule) for schedule in self.next],
             "archives": [_archive(report, overview) for report in overview.known_archives],
+            "sinks": [sink.to_dict() for sink in overview.sinks],
             "audit": None if self.audit is None else _audit(self.audit),
         }
 

@@ -159,6 +159,34 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+class SinkSeen(NamedTuple):
+    """A sink of the notifier, as its daemon reports it. ``told``: its last message; ``error``: why it fails now."""
+
+    name: str
+    kind: str
+    address: str
+    on: tuple[str, ...]
+    told: str | None
+    told_ms: int | None
+    error: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON, by ``json_of``; every key is always present and stable."""
+        return json_of(self, "name", "kind", "address", "on", "told", "told_at", "error")
+
+    @classmethod
+    def of(cls, report: Report) -> list[SinkSeen]:
+        """Return the sinks in *report*; what another writer may have left is dropped."""
+        found, sinks = [], report.about.get("sinks")
+        for name, one in sinks.items() if isinstance(sinks, dict) else ():
+            if isinstance(one, dict):
+                kind, address, told, error = (_text(one.get(key)) for key in ("kind", "address", "told", "error"))
+                on = one.get("on")
+                kinds = tuple(map(str, on)) if isinstance(on, list) else ()
+                found.append(cls(name, kind or "?", address or "?", kinds, told, _number(one.get("told_ms")), error))
+        return found
+
+
 class KeptLocal(NamedTuple):
     """
     A signed one-shot that was given as local time, and stays at ``due_ms`` after a change of its zone's rules; by these
@@ -244,6 +272,12 @@ class Overview:
     def known_daemons(self) -> list[DaemonSeen]:
         """The daemons that reported within an hour, and the leader."""
         return [one for one in self.daemons if one.is_running or abs(self.now_ms - one.told_ms) <= FORGOTTEN_MS]
+
+    @property
+    def sinks(self) -> list[SinkSeen]:
+        """The sinks of the leader's notifier; without a leader, those of any daemon that runs."""
+        running = [one.archive for one in self.daemons if one.is_running]
+        return next(filter(None, map(SinkSeen.of, running)), [])
 
     def of_role(self, role: DaemonRole) -> list[DaemonSeen]:
         """Return the daemons with *role*."""

@@ -31,6 +31,7 @@ from zsched.storage.scripts import Scripts
 WAIT_S: Final = 2.0  # for an answer
 # Errors of json.loads and of malformed messages, such as numbers or brackets without end.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+TEST_OF_SINK: Final = "test_of_sink"  # the topic of a question that is none: it asks for a message
 KEPT_MS: Final = 30_000  # for questions and answers that are not taken
 
 

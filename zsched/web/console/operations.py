@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request
@@ -21,6 +22,8 @@ from zsched.core.options.arguments import check_by, choice
 from zsched.core.story.source import Source
 from zsched.health.doctor import examine
 from zsched.health.facts import Finding, Severity
+from zsched.storage.keys import keys_of
+from zsched.storage.questions import TEST_OF_SINK, Questions
 from zsched.storage.rights import Role
 from zsched.storage.workers import workers_seen
 from zsched.web.accounts import Account, AccountRole
@@ -90,6 +93,15 @@ async def daemons(view: Viewed) -> Response:
     view.call.demand_all("the daemons")
     status = await view.request.app.state.pulse.status()
     return view.page("daemons", overview=status.facts.overview, late=status.facts.recent.stretches[1])
+
+
+@router.post("/daemons:test")
+async def test_sink(view: Viewed, request: Request) -> Response:
+    """Let a daemon send a test message to a sink."""
+    view.demand_operator("the sinks")
+    state, name = view.request.app.state, (await read_form(request)).get("name", "")[:64]
+    answer = await run(partial(Questions(state.link, keys_of(state.settings)).ask, TEST_OF_SINK, name=name))
+    return view.done(f"{name}: {answer.get('error') or 'sent'}", "daemons")
 
 
 @router.get("/calendars")

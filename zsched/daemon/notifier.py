@@ -1,0 +1,484 @@
+"""
+The notifier: threads of the leader's archivist that tell people what happened, over the sinks of ``[notify.<name>]``.
+
+A *teller* is a thread with one job for one sink, so a slow or broken sink delays neither firing nor other sinks. It
+works while its daemon leads and its archive follows the log.
+
+``EventTeller``   the events of the log, gathered for a minute from the first one on
+``HealthTeller``  the problems of ``zsched status``, whenever others are there than before
+``PingTeller``    a ping each minute, while the daemons are healthy
+``MonitorTeller`` a monitor per schedule, and a check-in per run
+
+How far a teller has come is a text in Redis (``told.lua``), which only the leader may write. That of an EventTeller has
+three places: what it has told before; the end of the minute that it tells now, or -; and the first event of the last
+message that was sent, or -. The minute is noted before its first message is sent. So the next leader tells the same
+minute from that message on, and repeats at most the messages of a second, with their ids: at least once, in order.
+
+If Redis was lost, or a sink is new, the last ten minutes are told. Not guaranteed: messages while no daemon leads;
+they come when one does. A receiver that refuses a message gets it again and again: ``zsched status`` says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any, Final
+
+from zsched.archive.body import of_kinds
+from zsched.archive.history import History
+from zsched.archive.index import facets_at
+from zsched.archive.runs import facets_before
+from zsched.archive.schema import first_since, number_of
+from zsched.archive.search import FacetsOfChanges, Search
+from zsched.config.settings import Settings
+from zsched.core.clock import Clock, SystemClock
+from zsched.core.facets import NO_FACETS
+from zsched.core.log.kinds import kinds_telling, parse
+from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, run_that_ended
+from zsched.core.occurrences.outcomes import What
+from zsched.daemon.archiver import Archiver
+from zsched.daemon.loop import Failures, Loop
+from zsched.errors import ServerChanged, Stale
+from zsched.health.facts import Finding
+from zsched.health.status import StatusView, looking
+from zsched.notify.message import UNHEALTHY, Gathered, Message, kind_of, order_of, searched_for
+from zsched.notify.monitors import Monitor, Monitors, monitor_of, monitors_of
+from zsched.notify.sinks import Ping, Sink, SinkFailed, sinks_of
+from zsched.storage.connection import Link
+from zsched.storage.keys import keys_of
+from zsched.storage.lease import Term
+from zsched.storage.log import Log
+from zsched.storage.meta import server_now_ms
+from zsched.storage.reader import Reader
+from zsched.storage.rqjob import Encoder
+from zsched.storage.scripts import Scripts
+
+_LOOK_S: Final = 1.0  # between two looks at the log, or for a term
+_FIRST_US: Final = 600_000_000  # how far back a teller begins
+_NOTED_MS: Final = 1000.0  # between two notes of progress
+_QUIET_MS: Final = 30_000.0  # the same while nothing is to be told
+_ENDS: Final = (What.CANCELLED, What.ENDED)
+_OF_MONITORS: Final = (What.PUT, What.RUN_ENDED, *_ENDS)
+_PART_MS: Final = 500.0  # of one view of the archive
+_MANY: Final = 1000  # changes in a part: fewer entries are read at once
+_LARGEST, _SMALLEST = 4096, 64  # entries that are read at once
+_ARCHIVED_S: Final = 1.0  # for the archive to have the log of now
+_LONGEST_S: Final = 30.0  # between two attempts to send
+_HEALTH_S: Final = 15.0  # between two looks at the health
+_LOOK_AGAIN_MS: Final = 5000.0
+_AUDIT_MS: Final = 180_000  # the last audit is fresh: three of them
+_NOT_OF_DAEMONS: Final = ("queues", "quarantine")  # groups of problems that a dead-man's switch does not tell
+
+
+class Place:
+    """What the tellers of an archivist share."""
+
+    def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
+        self.keys, self.link, self.clock, self.archiver, self.failures = (
+            keys_of(settings),
+            link,
+            clock,
+            archiver,
+            failures,
+        )
+        self.scripts, self._log = Scripts(link, self.keys), Log(link, self.keys)
+        self._look, self._looking = looking(settings, link), threading.Lock()
+        self._view: tuple[float, StatusView] | None = None
+        self.reader = Reader(link, self.keys, Encoder(settings.rq.serializer))
+
+    @property
+    def path(self) -> Path:
+        """The file of the archive, which is open."""
+        path = self.archiver.path
+        assert path is not None  # it is healthy
+        return path
+
+    def archived_us(self) -> int | None:
+        """Return the server's time, up to which the archive has the log; None if it is behind."""
+        now_ms, last = server_now_ms(self.link, self.keys), self._log.last()
+        seen = None if last is None else last.position
+        self.archiver.wait_until(seen, _ARCHIVED_S)
+        has = self.archiver.position
+        return now_ms * 1000 if seen is None or (has is not None and has.order >= seen.order) else None
+
+    def look(self) -> StatusView:
+        """Return the status of now, or of some seconds ago."""
+        with self._looking:
+            now_ms = self.clock.monotonic_ms()
+            if self._view is None or now_ms - self._view[0] >= _LOOK_AGAIN_MS:
+                self._view = now_ms, self._look()
+            return self._view[1]
+
+    def is_known(self, change: Change) -> bool:
+        """Return True if *change* is a known failure."""
+        return False
+
+
+class Teller(Loop):
+    """A thread with one job for *sink*, called *name*, in the terms that it is given to ``serve``."""
+
+    def __init__(self, name: str, sink: Sink, place: Place) -> None:
+        super().__init__(f"notify {name}", self._serve_once, place.failures, clock=place.clock)
+        self.name, self.sink, self.place = name, sink, place
+        self._term: Term | None = None
+        self._seen, self._failed_s = "", 0.0
+        self.about: dict[str, Any] = {}  # the last message, for the reports
+
+    def serve(self, term: Term | None) -> None:
+        """Serve *term* from now on; None: this daemon does not lead."""
+        self._term = term
+
+    def tell(self, term: Term) -> float:
+        """Tell what there is. Return the seconds to the next time. Raises SinkFailed."""
+        raise NotImplementedError
+
+    def begin(self, seen: str) -> None:
+        """Begin where *seen* says, the text of the leader before; '' if there is none."""
+
+    def note(self, term: Term, text: str) -> None:
+        """Note how far it has come. Raises Stale: the term is over, or another leader has noted more."""
+        arguments = {"teller": self.name, "seen": self._seen, "text": text, **term.fence}
+        if self.place.scripts.call("told", **arguments)[0] != b"noted":
+            raise Stale("another leader tells already")
+        self._seen = text
+
+    def worked(self, text: str) -> None:
+        """Note that the receiver took *text*."""
+        self.about, self._failed_s = {"told": text, "told_ms": self._clock.now_ms()}, 0.0
+        self.place.failures.end("sink", self.name)
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _serve_once(self) -> float:
+        term = self._term
+        if term is None:
+            self.place.failures.end("sink", self.name)
+            return _LOOK_S
+        link, key = self.place.link, self.place.keys.told()
+        self._seen = (link.execute("HGET", key, self.name) or b"").decode(errors="replace")
+        self.begin(self._seen)
+        try:
+            while self._term is term and not self.is_stopping:
+                self.pause(self._tell_once(term))
+        except (Stale, ServerChanged):  # the lookout gives the next term
+            pass
+        return _LOOK_S
+
+    def _tell_once(self, term: Term) -> float:
+        if not self.place.archiver.is_healthy:
+            return _LOOK_S
+        try:
+            pause_s = self.tell(term)
+        except SinkFailed as error:
+            if not self.is_stopping:
+                self.place.failures.begin("sink", self.name, error)
+            pause_s, self._failed_s = self._failed_s, min(max(2 * self._failed_s, 0.1), _LONGEST_S)
+            return pause_s
+        self.well()
+        return pause_s
+
+
+class LogTeller(Teller):
+    """Reads the log in the archive. ``_read_n``: up to this number in that of id ``_archive``; None: not yet."""
+
+    _read_n: int | None = None
+    _archive = ""
+
+    def first_number(self, history: History, behind: SearchCursor | None, now_us: int) -> int:
+        """Return the number of the last entry that was read, or else of the one at *behind*."""
+        if history.id != self._archive:
+            self.begin(self._seen)  # another file has other numbers
+            self._archive = history.id
+        return self.number_of(history, behind, now_us) if self._read_n is None else self._read_n
+
+    def number_of(self, history: History, place: SearchCursor | None, now_us: int) -> int:
+        """Return the number of the entry at *place*, or of the last one before it; without one, of ten minutes ago."""
+        if place is None:
+            return first_since(history.db, now_us - _FIRST_US, history.last_n) - 1
+        n = number_of(history.db, place.position)
+        return first_since(history.db, place.position.t_us + 1, history.last_n) - 1 if n is None else n
+
+
+class EventTeller(LogTeller):
+    """Tells the events of the log, but for the runs that succeeded."""
+
+    def begin(self, seen: str) -> None:
+        self._behind, self._until, self._sent = map(_place_in, [*seen.split(" "), "-", "-"][:3])
+        self._read_n, self._archive = None, ""
+        self._end = None if self._behind is None else self._behind.position
+        self._gathered, self._first_us, self._last = Gathered(self.sink.namespace), 0, self._until
+        self._pending: deque[tuple[SearchCursor, Message]] | None = None
+        self._noted_ms = self._clock.monotonic_ms()
+
+    def tell(self, term: Term) -> float:
+        if (pending := self._pending) is not None:
+            return self._send(term, pending)
+        has_more = self._gather()
+        if self._pending is not None:
+            self._note_places(term, self._behind, self._until, self._sent)
+            return 0.0
+        if not self._first_us and self._end is not None and self._is_time(_QUIET_MS):
+            self._note_places(term, SearchCursor(self._end))
+        return 0.0 if has_more else _LOOK_S
+
+    def _send(self, term: Term, pending: deque[tuple[SearchCursor, Message]]) -> float:
+        """Send the messages of the minute that was gathered."""
+        while pending and not self.is_stopping and self._term is term:
+            place, message = pending[0]
+            self.sink.send(message)
+            pending.popleft()
+            self._sent = place
+            self.worked(message.text)
+            if self._is_time(_NOTED_MS):
+                self._note_places(term, self._behind, self._until, place)
+        if not pending:
+            self._note_places(term, self._until)
+            self.begin(self._seen)
+        return 0.0
+
+    def _note_places(self, term: Term, *places: SearchCursor | None) -> None:
+        self.note(term, " ".join(str(place or "-") for place in places))
+        self._noted_ms = self._clock.monotonic_ms()
+
+    def _is_time(self, pause_ms: float) -> bool:
+        return self._clock.monotonic_ms() - self._noted_ms >= pause_ms
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _gather(self) -> bool:
+        """
+        Read on in the archive, for half a second at most. At the end of a minute, its messages are pending. Return True
+        if the archive has more.
+        """
+        if (now_us := self.place.archived_us()) is None:
+            return False
+        stop_ms = self._clock.monotonic_ms() + _PART_MS
+        with History(self.place.path) as history:
+            n = self.first_number(history, self._behind, now_us)
+            end_n, size = history.last_n, _SMALLEST
+            if self._until is not None:
+                end_n = self.number_of(history, self._until, now_us)
+            while n < end_n:
+                if self._clock.monotonic_ms() >= stop_ms:
+                    return True
+                found = self._found(history, n + 1, min(n + size, end_n))
+                for change in found:
+                    place = SearchCursor.parse(change.cursor)
+                    if self._until is None and self._first_us and place.position.t_us >= self._minute_end_us:
+                        self._close()
+                        return True
+                    self._add(change, place)
+                self._read_n = n = min(n + size, end_n)
+                size = min(2 * size, _LARGEST) if len(found) < _MANY else _SMALLEST
+            self._end = history.position
+        if self._until is not None or (self._first_us and now_us >= self._minute_end_us):
+            self._close()
+        return False
+
+    @property
+    def _minute_end_us(self) -> float:
+        return self._first_us + self.sink.every_s * 1e6
+
+    def _close(self) -> None:
+        """End the minute with the last change that was added."""
+        self._until, sent = self._last, self._sent
+        messages = self._gathered.messages()
+        self._pending = deque(one for one in messages if sent is None or order_of(one[0]) > order_of(sent))
+
+    def _add(self, change: Change, place: SearchCursor) -> None:
+        kind = kind_of(change)
+        if kind in self.sink.on and self.sink.wants(change.facets or NO_FACETS) and not self.place.is_known(change):
+            self._first_us, self._last = self._first_us or place.position.t_us, self._until or place
+            self._gathered.add(kind, change, place)
+
+    def _found(self, history: History, first_n: int, last_n: int) -> list[Change]:
+        """Return what sinks may tell of the entries between two numbers, in order."""
+        search = Search(history, Wanted(*searched_for(self.sink.on), _MANY), between=(first_n, last_n))
+        part = search.next_part()
+        found = part.occurrences
+        while part.after is not None:
+            part = search.next_part(part.after)
+            found += part.occurrences
+        return found[::-1]
+
+
+class MonitorTeller(LogTeller):
+    """
+    Keeps a monitor per recurring schedule with a rule that the sink's program understands, and checks in at the end of
+    each of its runs.
+    """
+
+    def __init__(self, name: str, sink: Sink, place: Place, monitors: Monitors) -> None:
+        super().__init__(name, sink, place)
+        self._monitors = monitors
+        self._known = dict[str, Monitor | None]()  # by schedule
+
+    def begin(self, seen: str) -> None:
+        self._behind, self._read_n, self._archive = _place_in(seen), None, ""
+        self._known.clear()
+
+    def tell(self, term: Term) -> float:
+        if (now_us := self.place.archived_us()) is None:
+            return _LOOK_S
+        with History(self.place.path) as history:
+            n, end = self.first_number(history, self._behind, now_us), history.position
+            query = f"SELECT n FROM entry WHERE n > ? AND {of_kinds(kinds_telling(*_OF_MONITORS))} ORDER BY n LIMIT ?"
+            numbers = [n for (n,) in history.db.execute(query, (n, _MANY))]
+            for n in numbers:
+                self._tell_entry(history, n)
+                self._read_n = n
+            if len(numbers) == _MANY:
+                return 0.0
+            self._read_n = history.last_n
+        if end is not None and (self._behind is None or self._behind.position != end):
+            self._behind = SearchCursor(end)
+            self.note(term, str(self._behind))
+        return _LOOK_S
+
+    def _tell_entry(self, history: History, n: int) -> None:
+        """Tell what entry *n* says of schedules. Raises SinkFailed."""
+        entry = history.entry(n)
+        facets = None if entry is None else FacetsOfChanges(facets_at(history.db, n), parse(entry, history.run_suffix))
+        for number, change in enumerate(history.changes_in(entry)):
+            if facets is None or change.what not in _OF_MONITORS:
+                continue
+            mine = facets.of(change, number)
+            mine = facets_before(history, change, n) if mine == NO_FACETS else mine
+            if not (mine.is_rule and self.sink.wants(mine)):
+                continue
+            if change.what is not What.RUN_ENDED:
+                self._known.pop(change.id, None)
+            if change.what in _ENDS:
+                self._monitors.remove(change.id)
+            elif (monitor := self._monitor(change.id)) is not None and change.what is What.RUN_ENDED:
+                run = run_that_ended(change)
+                self._monitors.check_in(monitor, run)
+                self.worked(f"{run.id} {run.status.value}")
+
+    def _monitor(self, id: str) -> Monitor | None:
+        """Return the monitor of schedule *id*, which is made if it is not known; None if it has none."""
+        if id not in self._known:
+            schedule = self.place.reader.find(id)
+            monitor = None if schedule is None else monitor_of(schedule, self.sink.namespace)
+            if monitor is not None:
+                self._monitors.put(monitor)
+            self._known[id] = monitor
+        return self._known[id]
+
+
+class HealthTeller(Teller):
+    """Tells the problems that ``zsched status`` has, if two looks in a row find others than were told."""
+
+    def begin(self, seen: str) -> None:
+        serial, _, names = seen.partition(" ")
+        self._serial, self._told = int(serial) if serial.isdecimal() else 0, frozenset(names.split())
+        self._before = self._told
+
+    def tell(self, term: Term) -> float:
+        problems = {one.name: f"{one.text}; {one.remedy}" for one in self.place.look().verdict.problems}
+        names, before = frozenset(problems), self._before
+        self._before = names
+        if names != self._told and names == before:
+            message = Message.of_problems(self.sink.namespace, self._serial + 1, self._clock.now_ms(), problems)
+            self.sink.send(message)
+            self.note(term, " ".join([str(self._serial + 1), *sorted(names)]))
+            self.begin(self._seen)
+            self.worked(message.text)
+        return _HEALTH_S
+
+
+class PingTeller(Teller):
+    """
+    Pings each minute while the daemons are healthy: this one leads, its archive follows the log, ``zsched status`` has
+    no problem of daemons, the last audit is fresh, Redis takes writes and its clock moves.
+    """
+
+    def begin(self, seen: str) -> None:
+        self._last_ms, self._last_own_ms = 0, 0.0
+
+    def tell(self, term: Term) -> float:
+        view = self.place.look()
+        now_ms, own_ms = view.facts.overview.now_ms, self._clock.monotonic_ms()
+        is_moving = now_ms - self._last_ms >= (own_ms - self._last_own_ms) / 2
+        if not is_moving or not _is_well(view):
+            return _HEALTH_S
+        self.note(term, str(now_ms))
+        assert isinstance(self.sink, Ping)
+        self.sink.ping()
+        self._last_ms, self._last_own_ms = now_ms, own_ms
+        self.worked("all is well")
+        return self.sink.every_s
+
+
+def _is_well(view: StatusView) -> bool:
+    overview, audit = view.facts.overview, view.audit
+    is_fresh = audit is not None and abs(overview.now_ms - audit.at_ms) <= _AUDIT_MS
+    return is_fresh and not overview.held_ms and not any(map(_is_of_daemons, view.verdict.problems))
+
+
+def _is_of_daemons(problem: Finding) -> bool:
+    return problem.group not in _NOT_OF_DAEMONS
+
+
+def _place_in(word: str) -> SearchCursor | None:
+    try:
+        return SearchCursor.parse(word)
+    except ValueError:
+        return None
+
+
+class Notifier:
+    """The tellers of an archivist. Raises ConfigError: a sink is not usable."""
+
+    def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
+        place, self._failures = Place(settings, link, clock, archiver, failures), failures
+        self._tellers = list[Teller]()
+        self.sinks = sinks_of(settings.notify, settings.namespace)
+        for sink in self.sinks:
+            events = [kind for kind in sink.on if kind != UNHEALTHY]
+            self._tellers += [EventTeller(sink.name, sink, place)] if events else []
+            self._tellers += [HealthTeller(f"{sink.name}.health", sink, place)] if UNHEALTHY in sink.on else []
+            if "monitors" in sink.given:
+                self._tellers.append(MonitorTeller(f"{sink.name}.monitors", sink, place, monitors_of(sink)))
+            self._tellers += [PingTeller(sink.name, sink, place)] if isinstance(sink, Ping) else []
+
+    def start(self) -> None:
+        """Start the threads."""
+        for teller in self._tellers:
+            teller.start()
+
+    def stop(self) -> None:
+        """End the threads, and what they send. This call does not wait for them."""
+        for teller in self._tellers:
+            teller.stop()
+        for sink in self.sinks:
+            sink.close()
+
+    def serve(self, term: Term | None) -> None:
+        """Serve *term* from now on; None: this daemon does not lead."""
+        for teller in self._tellers:
+            teller.serve(term)
+
+    def about(self) -> dict[str, Any]:
+        """Return the sinks by name, as ``overview.SinkSeen`` reads them."""
+        found: dict[str, dict[str, Any]] = {
+            one.name: {"kind": one.kind, "address": one.address, "on": list(one.on)} for one in self.sinks
+        }
+        shown = self._failures.shown
+        for teller in self._tellers:
+            mine, error = found[teller.sink.name], shown.get(f"sink {teller.name}")
+            mine |= {} if error is None else {"error": error}
+            mine |= teller.about if teller.about.get("told_ms", 0) > mine.get("told_ms", 0) else {}
+        return found
+
+    def test(self, name: str) -> str:
+        """Send a test message to sink *name*; return why it failed, or ""."""
+        sink = next((one for one in self.sinks if one.name == name), None)
+        if sink is None:
+            return "this daemon's settings do not have it"
+        try:
+            sink.send(Message.of_test(sink.namespace, name, SystemClock().now_ms()))
+        except SinkFailed as error:
+            return str(error)
+        return ""
