@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,8 +93,9 @@ def mail_server() -> Iterator[tuple[str, list[Mail]]]:
         def handle_message(self, message: Mail) -> None:
             mails.append(message)
 
-    controller = Controller(Kept(), hostname="127.0.0.1", port=0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    controller = Controller(Kept(), hostname="127.0.0.1", port=port)
     controller.start()
-    assert controller.server is not None
-    yield f"smtp://127.0.0.1:{controller.server.sockets[0].getsockname()[1]}", mails
+    yield f"smtp://127.0.0.1:{port}", mails
     controller.stop()

@@ -36,10 +36,8 @@ def list_(invocation: Invocation) -> int:
     settings = invocation.settings()
     link = invocation.link(settings)
     told = {sink.name: sink for sink in read_overview(link, keys_of(settings)).sinks}
-    here = {
-        sink.name: SinkSeen(sink.name, sink.kind, sink.address, sink.on, None, None, None)
-        for sink in sinks_of(settings.notify, settings.namespace)
-    }
+    own = sinks_of(settings.notify, settings.namespace)
+    here = {sink.name: SinkSeen(sink.name, sink.kind, sink.address, sink.on) for sink in own}
     found = (here | told).values()
     rows = [
         (one.name, one.kind, one.address, ", ".join(one.on) or "health", one.told or "-", one.error or "-")

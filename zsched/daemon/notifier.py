@@ -413,8 +413,12 @@ class PingTeller(Teller):
 
 def _is_well(view: StatusView) -> bool:
     overview, audit = view.facts.overview, view.audit
-    is_fresh = audit is not None and abs(overview.now_ms - audit.at_ms) <= _AUDIT_MS
-    return is_fresh and not overview.held_ms and not any(map(_is_of_daemons, view.verdict.problems))
+    audited_ms = max(overview.led_since_ms or 0, 0 if audit is None else audit.at_ms)  # the first one takes a minute
+    return (
+        abs(overview.now_ms - audited_ms) <= _AUDIT_MS
+        and not overview.held_ms
+        and not any(map(_is_of_daemons, view.verdict.problems))
+    )
 
 
 def _is_of_daemons(problem: Finding) -> bool:
@@ -462,9 +466,9 @@ class Notifier:
 
     def about(self) -> dict[str, Any]:
         """Return the sinks by name, as ``overview.SinkSeen`` reads them."""
-        found: dict[str, dict[str, Any]] = {
-            one.name: {"kind": one.kind, "address": one.address, "on": list(one.on)} for one in self.sinks
-        }
+        found = dict[str, dict[str, Any]]()
+        for sink in self.sinks:
+            found[sink.name] = {"kind": sink.kind, "address": sink.address, "on": list(sink.on)}
         shown = self._failures.shown
         for teller in self._tellers:
             mine, error = found[teller.sink.name], shown.get(f"sink {teller.name}")

@@ -77,7 +77,7 @@ def slug_of(namespace: str, id: str) -> str:
 
 
 class SentryMonitors:
-    """*api*: the organization in Sentry's API, for removing; its token is the secret."""
+    """*api*: the organization in Sentry's API, for removing; that needs a token, the secret."""
 
     def __init__(self, sink: Sentry, api: str) -> None:
         self._sink, self._api = sink, api.rstrip("/")
@@ -102,7 +102,8 @@ class SentryMonitors:
 
     def remove(self, id: str) -> None:
         url = f"{self._api}/monitors/{slug_of(self._sink.namespace, id)}/"
-        self._sink.ask("DELETE", url, Authorization=f"Bearer {self._sink.secret or ''}")
+        if self._sink.secret is not None:
+            self._sink.ask("DELETE", url, Authorization=f"Bearer {self._sink.secret}")
 
 
 class HealthchecksMonitors:

@@ -166,9 +166,9 @@ class SinkSeen(NamedTuple):
     kind: str
     address: str
     on: tuple[str, ...]
-    told: str | None
-    told_ms: int | None
-    error: str | None
+    told: str | None = None
+    told_ms: int | None = None
+    error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON, by ``json_of``; every key is always present and stable."""
