@@ -64,7 +64,7 @@ class Receiver:
                 self.end_headers()
                 self.wfile.write(said)
 
-            do_GET = do_POST = do_DELETE = _take  # noqa: N815
+            do_GET = do_POST = do_DELETE = _take
 
             def log_message(self, format: str, *arguments: Any) -> None:
                 pass

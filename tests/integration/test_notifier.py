@@ -19,7 +19,7 @@ from tests.builders.receivers import Receiver, Request, mail_server
 from tests.builders.workers import work_off
 from tests.waiting import eventually
 from zsched import Client
-from zsched.daemon import notifier
+from zsched.daemon import notifier, teller
 from zsched.health.status import StatusView
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -34,8 +34,10 @@ KEYS = Keys("default")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_LOOK_S": 0.05, "_HEALTH_S": 0.05, "_LOOK_AGAIN_MS": 0.0, "_NOTED_MS": 0.0}.items():
-        monkeypatch.setattr(notifier, name, value)
+    monkeypatch.setattr(teller, "LOOK_S", 0.05)
+    monkeypatch.setattr(teller, "_LOOK_AGAIN_MS", 0.0)
+    monkeypatch.setattr(notifier, "_HEALTH_S", 0.05)
+    monkeypatch.setattr(notifier, "_NOTED_MS", 0.0)
 
 
 @pytest.fixture
@@ -105,7 +107,7 @@ def test_a_message_that_is_refused_comes_again_with_the_same_id_and_status_names
     receiver.answer = lambda request: (200, b"")
     eventually(lambda: receiver.taken)
     assert 1 == len({request.json["id"] for request in receiver.seen})
-    eventually(lambda: read_overview(link, KEYS).sinks[0].told and not read_overview(link, KEYS).sinks[0].error)
+    eventually(lambda: read_overview(link, KEYS).sinks[0].said and not read_overview(link, KEYS).sinks[0].error)
 
 
 def test_a_sink_that_hangs_delays_no_other_sink(notified: Notified, receiver: Receiver, fail: Fail) -> None:

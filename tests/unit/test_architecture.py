@@ -21,7 +21,7 @@ from tests.sources import PACKAGE, Source, sources
 SHARED = ("errors", "config", "events")  # what every layer but the core may use
 FRONT = "imports tasks metrics dashboard web health cli demo".split()
 NOTED = ("daemon.loop", "daemon.meter")  # what a daemon measures, and where
-EVERYTHING = (*SHARED, *"embedded core archive storage daemon client aio files".split(), *FRONT)
+EVERYTHING = (*SHARED, *"embedded core archive storage daemon notify client aio files".split(), *FRONT)
 FOR_TESTS = ("fakeredis", "pytest", "redis", "rq", "structlog")
 FOR_PAGES = ("flask", "redis", "rq", "rq_dashboard", "structlog", "werkzeug")
 
@@ -59,11 +59,14 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "health":         (("errors", "config", "zone_rules", "core", "storage", "health"), ("redis",)),
     "health.checks_web": (("errors", "core", "storage", "health", "web.accounts_file"), ()),
     "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "health", "daemon"), ("structlog",)),
+    "daemon.notifier": (("errors", "config", "core", "archive", "storage", "health", "daemon", "notify"), ()),
+    "daemon.teller":  (("errors", "config", "core", "archive", "storage", "health", "daemon", "notify"), ()),
     "daemon.process": ((*SHARED, "core", "storage", "health", "daemon", "metrics"), ("structlog",)),
     "daemon.archivist": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
     "daemon.loop":    (("errors", "core"),                              ("structlog",)),  # all threads
     "daemon.meter":   (("core",),                                        ()),  # what metrics override
     "daemon.supervisor": (("core", "health"),                            ()),  # zsched web has one, too
+    "notify":         (("errors", "config", "core", "notify"),           ("httpx",)),  # of the extra notify
     "metrics":        ((*SHARED, "core", "storage", "health", *NOTED, "metrics"),
                        ("prometheus_client", "structlog")),
     "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),

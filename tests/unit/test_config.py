@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import zsched
-from zsched.config.parsing import QUEUES, URGENCY, path
+from zsched.config.parsing import NOTIFY, QUEUES, URGENCY, path
 from zsched.config.reading import read_password_file
 from zsched.config.settings import _PARSERS, Settings, load_settings, variable_of
 from zsched.config.urls import redact
@@ -20,7 +20,7 @@ from zsched.errors import ConfigError, InvalidSchedule
 from zsched.storage.keyfile import KeyFile, new_key_line
 
 OF_SENTINELS = [("redis", "master"), ("redis", "sentinel_password_file")]  # not allowed without Sentinels
-NAMED = ("queues", "urgencies")  # of tables under names of the user's: in a file only
+NAMED = ("queues", "urgencies", "notify")  # of tables under names of the user's: in a file only
 SHIPPED = Path(__file__).parents[2] / "config" / "zsched.toml"
 
 
@@ -57,7 +57,8 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = |\[)", "", SHIPPED.read_text())
 
     documented = tomllib.loads(uncommented)
-    queues, urgencies = documented.pop("queues"), documented.pop("urgency")
+    queues, urgencies, sinks = (documented.pop(heading) for heading in ("queues", "urgency", "notify"))
+    assert NOTIFY.keys.keys() == sinks["ops"].keys() | {"url_file"}
     assert {"email": {"max_per_second": 100}} == queues
     assert set(PRESET_OPTIONS) == urgencies["newsletter"].keys() == URGENCY.keys.keys()
 

@@ -68,7 +68,7 @@ def test_the_page_of_the_architecture_names_only_existing_files_and_each_package
 
 # A phrase of the private dialect, and the plain words for it.
 DIALECT = {
-    r"\btold\b": "said, shown, reported; or name who reports what to whom",
+    r"(?<!Be )\btold\b": "said, shown, reported; or name who reports what to whom",
     r"\bis none\b": "name the noun: an invalid id",
     r"\bthose (that|which)\b": "name the noun: throttled runs",
     r"\bwhoever\b": "users who, a program that",

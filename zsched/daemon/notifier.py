@@ -1,18 +1,16 @@
 """
 The notifier: threads of the leader's archivist that tell people what happened, over the sinks of ``[notify.<name>]``.
 
-A *teller* is a thread with one job for one sink, so a slow or broken sink delays neither firing nor other sinks. It
-works while its daemon leads and its archive follows the log.
-
 ``EventTeller``   the events of the log, gathered for a minute from the first one on
 ``HealthTeller``  the problems of ``zsched status``, whenever others are there than before
 ``PingTeller``    a ping each minute, while the daemons are healthy
 ``MonitorTeller`` a monitor per schedule, and a check-in per run
 
-How far a teller has come is a text in Redis (``told.lua``), which only the leader may write. That of an EventTeller has
-three places: what it has told before; the end of the minute that it tells now, or -; and the first event of the last
-message that was sent, or -. The minute is noted before its first message is sent. So the next leader tells the same
-minute from that message on, and repeats at most the messages of a second, with their ids: at least once, in order.
+How far a teller has come is a text in Redis (``notified.lua``), which only the leader may write. That of an
+EventTeller has three places: what it has told before; the end of the minute that it tells now, or -; and the first
+event of the last message that was sent, or -. The minute is noted before its first message is sent. So the next leader
+tells the same minute from that message on, and repeats at most the messages of a second, with their ids: at least once,
+in order.
 
 If Redis was lost, or a sink is new, the last ten minutes are told. Not guaranteed: messages while no daemon leads;
 they come when one does. A receiver that refuses a message gets it again and again: ``zsched status`` says so.
@@ -20,16 +18,13 @@ they come when one does. A receiver that refuses a message gets it again and aga
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from pathlib import Path
 from typing import Any, Final
 
 from zsched.archive.body import of_kinds
 from zsched.archive.history import History
 from zsched.archive.index import facets_at
 from zsched.archive.runs import facets_before
-from zsched.archive.schema import first_since, number_of
 from zsched.archive.search import FacetsOfChanges, Search
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
@@ -37,25 +32,18 @@ from zsched.core.facets import NO_FACETS
 from zsched.core.log.kinds import kinds_telling, parse
 from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, run_that_ended
 from zsched.core.occurrences.outcomes import What
+from zsched.daemon import teller
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.loop import Failures, Loop
-from zsched.errors import ServerChanged, Stale
+from zsched.daemon.loop import Failures
+from zsched.daemon.teller import LogTeller, Place, Teller, place_in
 from zsched.health.facts import Finding
-from zsched.health.status import StatusView, looking
+from zsched.health.status import StatusView
 from zsched.notify.message import UNHEALTHY, Gathered, Message, kind_of, order_of, searched_for
 from zsched.notify.monitors import Monitor, Monitors, monitor_of, monitors_of
 from zsched.notify.sinks import Ping, Sink, SinkFailed, sinks_of
 from zsched.storage.connection import Link
-from zsched.storage.keys import keys_of
 from zsched.storage.lease import Term
-from zsched.storage.log import Log
-from zsched.storage.meta import server_now_ms
-from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
-from zsched.storage.scripts import Scripts
 
-_LOOK_S: Final = 1.0  # between two looks at the log, or for a term
-_FIRST_US: Final = 600_000_000  # how far back a teller begins
 _NOTED_MS: Final = 1000.0  # between two notes of progress
 _QUIET_MS: Final = 30_000.0  # the same while nothing is to be told
 _ENDS: Final = (What.CANCELLED, What.ENDED)
@@ -63,148 +51,16 @@ _OF_MONITORS: Final = (What.PUT, What.RUN_ENDED, *_ENDS)
 _PART_MS: Final = 500.0  # of one view of the archive
 _MANY: Final = 1000  # changes in a part: fewer entries are read at once
 _LARGEST, _SMALLEST = 4096, 64  # entries that are read at once
-_ARCHIVED_S: Final = 1.0  # for the archive to have the log of now
-_LONGEST_S: Final = 30.0  # between two attempts to send
 _HEALTH_S: Final = 15.0  # between two looks at the health
-_LOOK_AGAIN_MS: Final = 5000.0
 _AUDIT_MS: Final = 180_000  # the last audit is fresh: three of them
 _NOT_OF_DAEMONS: Final = ("queues", "quarantine")  # groups of problems that a dead-man's switch does not tell
-
-
-class Place:
-    """What the tellers of an archivist share."""
-
-    def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
-        self.keys, self.link, self.clock, self.archiver, self.failures = (
-            keys_of(settings),
-            link,
-            clock,
-            archiver,
-            failures,
-        )
-        self.scripts, self._log = Scripts(link, self.keys), Log(link, self.keys)
-        self._look, self._looking = looking(settings, link), threading.Lock()
-        self._view: tuple[float, StatusView] | None = None
-        self.reader = Reader(link, self.keys, Encoder(settings.rq.serializer))
-
-    @property
-    def path(self) -> Path:
-        """The file of the archive, which is open."""
-        path = self.archiver.path
-        assert path is not None  # it is healthy
-        return path
-
-    def archived_us(self) -> int | None:
-        """Return the server's time, up to which the archive has the log; None if it is behind."""
-        now_ms, last = server_now_ms(self.link, self.keys), self._log.last()
-        seen = None if last is None else last.position
-        self.archiver.wait_until(seen, _ARCHIVED_S)
-        has = self.archiver.position
-        return now_ms * 1000 if seen is None or (has is not None and has.order >= seen.order) else None
-
-    def look(self) -> StatusView:
-        """Return the status of now, or of some seconds ago."""
-        with self._looking:
-            now_ms = self.clock.monotonic_ms()
-            if self._view is None or now_ms - self._view[0] >= _LOOK_AGAIN_MS:
-                self._view = now_ms, self._look()
-            return self._view[1]
-
-    def is_known(self, change: Change) -> bool:
-        """Return True if *change* is a known failure."""
-        return False
-
-
-class Teller(Loop):
-    """A thread with one job for *sink*, called *name*, in the terms that it is given to ``serve``."""
-
-    def __init__(self, name: str, sink: Sink, place: Place) -> None:
-        super().__init__(f"notify {name}", self._serve_once, place.failures, clock=place.clock)
-        self.name, self.sink, self.place = name, sink, place
-        self._term: Term | None = None
-        self._seen, self._failed_s = "", 0.0
-        self.about: dict[str, Any] = {}  # the last message, for the reports
-
-    def serve(self, term: Term | None) -> None:
-        """Serve *term* from now on; None: this daemon does not lead."""
-        self._term = term
-
-    def tell(self, term: Term) -> float:
-        """Tell what there is. Return the seconds to the next time. Raises SinkFailed."""
-        raise NotImplementedError
-
-    def begin(self, seen: str) -> None:
-        """Begin where *seen* says, the text of the leader before; '' if there is none."""
-
-    def note(self, term: Term, text: str) -> None:
-        """Note how far it has come. Raises Stale: the term is over, or another leader has noted more."""
-        arguments = {"teller": self.name, "seen": self._seen, "text": text, **term.fence}
-        if self.place.scripts.call("told", **arguments)[0] != b"noted":
-            raise Stale("another leader tells already")
-        self._seen = text
-
-    def worked(self, text: str) -> None:
-        """Note that the receiver took *text*."""
-        self.about, self._failed_s = {"told": text, "told_ms": self._clock.now_ms()}, 0.0
-        self.place.failures.end("sink", self.name)
-
-    # -- the thread -------------------------------------------------------------------------------
-
-    def _serve_once(self) -> float:
-        term = self._term
-        if term is None:
-            self.place.failures.end("sink", self.name)
-            return _LOOK_S
-        link, key = self.place.link, self.place.keys.told()
-        self._seen = (link.execute("HGET", key, self.name) or b"").decode(errors="replace")
-        self.begin(self._seen)
-        try:
-            while self._term is term and not self.is_stopping:
-                self.pause(self._tell_once(term))
-        except (Stale, ServerChanged):  # the lookout gives the next term
-            pass
-        return _LOOK_S
-
-    def _tell_once(self, term: Term) -> float:
-        if not self.place.archiver.is_healthy:
-            return _LOOK_S
-        try:
-            pause_s = self.tell(term)
-        except SinkFailed as error:
-            if not self.is_stopping:
-                self.place.failures.begin("sink", self.name, error)
-            pause_s, self._failed_s = self._failed_s, min(max(2 * self._failed_s, 0.1), _LONGEST_S)
-            return pause_s
-        self.well()
-        return pause_s
-
-
-class LogTeller(Teller):
-    """Reads the log in the archive. ``_read_n``: up to this number in that of id ``_archive``; None: not yet."""
-
-    _read_n: int | None = None
-    _archive = ""
-
-    def first_number(self, history: History, behind: SearchCursor | None, now_us: int) -> int:
-        """Return the number of the last entry that was read, or else of the one at *behind*."""
-        if history.id != self._archive:
-            self.begin(self._seen)  # another file has other numbers
-            self._archive = history.id
-        return self.number_of(history, behind, now_us) if self._read_n is None else self._read_n
-
-    def number_of(self, history: History, place: SearchCursor | None, now_us: int) -> int:
-        """Return the number of the entry at *place*, or of the last one before it; without one, of ten minutes ago."""
-        if place is None:
-            return first_since(history.db, now_us - _FIRST_US, history.last_n) - 1
-        n = number_of(history.db, place.position)
-        return first_since(history.db, place.position.t_us + 1, history.last_n) - 1 if n is None else n
 
 
 class EventTeller(LogTeller):
     """Tells the events of the log, but for the runs that succeeded."""
 
     def begin(self, seen: str) -> None:
-        self._behind, self._until, self._sent = map(_place_in, [*seen.split(" "), "-", "-"][:3])
+        self._behind, self._until, self._sent = map(place_in, [*seen.split(" "), "-", "-"][:3])
         self._read_n, self._archive = None, ""
         self._end = None if self._behind is None else self._behind.position
         self._gathered, self._first_us, self._last = Gathered(self.sink.namespace), 0, self._until
@@ -220,7 +76,7 @@ class EventTeller(LogTeller):
             return 0.0
         if not self._first_us and self._end is not None and self._is_time(_QUIET_MS):
             self._note_places(term, SearchCursor(self._end))
-        return 0.0 if has_more else _LOOK_S
+        return 0.0 if has_more else teller.LOOK_S
 
     def _send(self, term: Term, pending: deque[tuple[SearchCursor, Message]]) -> float:
         """Send the messages of the minute that was gathered."""
@@ -315,12 +171,12 @@ class MonitorTeller(LogTeller):
         self._known = dict[str, Monitor | None]()  # by schedule
 
     def begin(self, seen: str) -> None:
-        self._behind, self._read_n, self._archive = _place_in(seen), None, ""
+        self._behind, self._read_n, self._archive = place_in(seen), None, ""
         self._known.clear()
 
     def tell(self, term: Term) -> float:
         if (now_us := self.place.archived_us()) is None:
-            return _LOOK_S
+            return teller.LOOK_S
         with History(self.place.path) as history:
             n, end = self.first_number(history, self._behind, now_us), history.position
             query = f"SELECT n FROM entry WHERE n > ? AND {of_kinds(kinds_telling(*_OF_MONITORS))} ORDER BY n LIMIT ?"
@@ -334,7 +190,7 @@ class MonitorTeller(LogTeller):
         if end is not None and (self._behind is None or self._behind.position != end):
             self._behind = SearchCursor(end)
             self.note(term, str(self._behind))
-        return _LOOK_S
+        return teller.LOOK_S
 
     def _tell_entry(self, history: History, n: int) -> None:
         """Tell what entry *n* says of schedules. Raises SinkFailed."""
@@ -425,13 +281,6 @@ def _is_of_daemons(problem: Finding) -> bool:
     return problem.group not in _NOT_OF_DAEMONS
 
 
-def _place_in(word: str) -> SearchCursor | None:
-    try:
-        return SearchCursor.parse(word)
-    except ValueError:
-        return None
-
-
 class Notifier:
     """The tellers of an archivist. Raises ConfigError: a sink is not usable."""
 
@@ -449,20 +298,20 @@ class Notifier:
 
     def start(self) -> None:
         """Start the threads."""
-        for teller in self._tellers:
-            teller.start()
+        for one in self._tellers:
+            one.start()
 
     def stop(self) -> None:
         """End the threads, and what they send. This call does not wait for them."""
-        for teller in self._tellers:
-            teller.stop()
+        for one in self._tellers:
+            one.stop()
         for sink in self.sinks:
             sink.close()
 
     def serve(self, term: Term | None) -> None:
         """Serve *term* from now on; None: this daemon does not lead."""
-        for teller in self._tellers:
-            teller.serve(term)
+        for one in self._tellers:
+            one.serve(term)
 
     def about(self) -> dict[str, Any]:
         """Return the sinks by name, as ``overview.SinkSeen`` reads them."""
@@ -470,10 +319,10 @@ class Notifier:
         for sink in self.sinks:
             found[sink.name] = {"kind": sink.kind, "address": sink.address, "on": list(sink.on)}
         shown = self._failures.shown
-        for teller in self._tellers:
-            mine, error = found[teller.sink.name], shown.get(f"sink {teller.name}")
+        for one in self._tellers:
+            mine, error = found[one.sink.name], shown.get(f"sink {one.name}")
             mine |= {} if error is None else {"error": error}
-            mine |= teller.about if teller.about.get("told_ms", 0) > mine.get("told_ms", 0) else {}
+            mine |= one.about if one.about.get("said_ms", 0) > mine.get("said_ms", 0) else {}
         return found
 
     def test(self, name: str) -> str:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from zsched.core.model import Schedule
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.triggers.cron import CRON
-from zsched.core.triggers.every import EVERY
 from zsched.notify.sinks import HttpSink, Ping, Sentry, Sink
 
 if TYPE_CHECKING:
@@ -58,9 +57,10 @@ def monitor_of(schedule: Schedule, namespace: str) -> Monitor | None:
     spec = schedule.trigger
     if spec is None:
         return None
-    cron = spec.expr if spec.kind is CRON and len(spec.expr.split()) == 5 else ""
-    every_s = int(spec.expr) // 1000 if spec.kind is EVERY else 0
-    if not cron and every_s < 60:
+    value = spec.kind.to_option(spec.expr)
+    cron = value if isinstance(value, str) else ""
+    every_s = int(value.total_seconds()) if isinstance(value, timedelta) else 0
+    if len(cron.split()) != 5 and every_s < 60:  # also an rrule
         return None
     return Monitor(
         schedule.id, slug_of(namespace, schedule.id), cron, every_s, spec.tz, schedule.timeout_s or _LONGEST_S

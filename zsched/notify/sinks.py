@@ -26,7 +26,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
-from zsched import __version__
 from zsched.config.reading import read_password_file
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.facets import Facets
@@ -104,7 +103,7 @@ class HttpSink(Sink):
         except ModuleNotFoundError as error:
             remedy = "install it: pip install 'zsched[notify]'"
             raise ConfigError(f"[notify.{name}]: httpx is not installed; {remedy}") from error
-        self._http = httpx.Client(timeout=_WAIT_S, headers={"User-Agent": f"zsched/{__version__}"})
+        self._http = httpx.Client(timeout=_WAIT_S, headers={"User-Agent": "zsched"})
         self._errors = httpx.HTTPError, httpx.InvalidURL, UnicodeError, RuntimeError  # the last: it was closed
 
     def close(self) -> None:
@@ -230,7 +229,7 @@ class Sentry(HttpSink):
         body, at = json.dumps(item).encode(), from_ms(SystemClock().now_ms()).isoformat().replace("+00:00", "Z")
         head = {"event_id": id, "sent_at": at}
         lines = json.dumps(head).encode(), json.dumps({"type": kind, "length": len(body)}).encode(), body, b""
-        key = f"Sentry sentry_version=7, sentry_client=zsched/{__version__}, sentry_key={self._parts.username}"
+        key = f"Sentry sentry_version=7, sentry_client=zsched/0, sentry_key={self._parts.username}"
         url = f"{self.address}/api/{self._project}/envelope/"
         self.ask("POST", url, b"\n".join(lines), Content_Type="application/x-sentry-envelope", X_Sentry_Auth=key)
 

@@ -113,7 +113,7 @@ class Keys:
         "archivers",
         "HASH: archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``.",
     )
-    told = NamedKey("told", "HASH: teller of the notifier → how far it has come; see ``daemon/notifier.py``.")
+    notified = NamedKey("notified", "HASH: teller of the notifier → how far it has come; see ``daemon/notifier.py``.")
     seats = NamedKey("seats", "ZSET: id of a daemon inside a worker → time at which its seat lapses; see lua/seat.lua.")
     ask = NamedKey("ask", "LIST: questions to any archive, JSON; see ``storage/questions.py``.")
 

@@ -62,8 +62,8 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
         "acquire", "adopt", "advance", "audit", "calendars", "end_pauses", "fire", "free_slots", "get", "limits",
-        "look", "lost", "merged", "name", "native", "quarantine", "release", "renew", "replan", "report", "restore",
-        "restore_runs", "seat", "set_aside", "shown", "track", "trim", "unblock",
+        "look", "lost", "merged", "name", "native", "notified", "quarantine", "release", "renew", "replan", "report",
+        "restore", "restore_runs", "seat", "set_aside", "shown", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
     Role.WEB: _OF_CLIENTS,

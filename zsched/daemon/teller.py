@@ -1,0 +1,171 @@
+"""
+A teller: a thread of the notifier with one job for one sink, so a slow or broken sink delays neither firing nor other
+sinks. It works while its daemon leads and its archive follows the log. ``notifier`` has the jobs.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from zsched.archive.history import History
+from zsched.archive.schema import first_since, number_of
+from zsched.config.settings import Settings
+from zsched.core.clock import Clock
+from zsched.core.occurrences.changes import Change, SearchCursor
+from zsched.daemon.archiver import Archiver
+from zsched.daemon.loop import Failures, Loop
+from zsched.errors import ServerChanged, Stale
+from zsched.health.status import StatusView, looking
+from zsched.notify.sinks import Sink, SinkFailed
+from zsched.storage.connection import Link
+from zsched.storage.keys import keys_of
+from zsched.storage.lease import Term
+from zsched.storage.log import Log
+from zsched.storage.meta import server_now_ms
+from zsched.storage.reader import Reader
+from zsched.storage.rqjob import Encoder
+from zsched.storage.scripts import Scripts
+
+LOOK_S: Final = 1.0  # between two looks at the log, or for a term
+_FIRST_US: Final = 600_000_000  # how far back a teller begins
+_ARCHIVED_S: Final = 1.0  # for the archive to have the log of now
+_LONGEST_S: Final = 30.0  # between two attempts to send
+_LOOK_AGAIN_MS: Final = 5000.0  # between two looks at the health
+
+
+class Place:
+    """What the tellers of an archivist share."""
+
+    def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
+        self.keys, self.link, self.clock, self.archiver, self.failures = (
+            keys_of(settings),
+            link,
+            clock,
+            archiver,
+            failures,
+        )
+        self.scripts, self._log = Scripts(link, self.keys), Log(link, self.keys)
+        self._look, self._looking = looking(settings, link), threading.Lock()
+        self._view: tuple[float, StatusView] | None = None
+        self.reader = Reader(link, self.keys, Encoder(settings.rq.serializer))
+
+    @property
+    def path(self) -> Path:
+        """The file of the archive, which is open."""
+        path = self.archiver.path
+        assert path is not None  # it is healthy
+        return path
+
+    def archived_us(self) -> int | None:
+        """Return the server's time, up to which the archive has the log; None if it is behind."""
+        now_ms, last = server_now_ms(self.link, self.keys), self._log.last()
+        seen = None if last is None else last.position
+        self.archiver.wait_until(seen, _ARCHIVED_S)
+        has = self.archiver.position
+        return now_ms * 1000 if seen is None or (has is not None and has.order >= seen.order) else None
+
+    def look(self) -> StatusView:
+        """Return the status of now, or of some seconds ago."""
+        with self._looking:
+            now_ms = self.clock.monotonic_ms()
+            if self._view is None or now_ms - self._view[0] >= _LOOK_AGAIN_MS:
+                self._view = now_ms, self._look()
+            return self._view[1]
+
+    def is_known(self, change: Change) -> bool:
+        """Return True if *change* is a known failure."""
+        return False
+
+
+class Teller(Loop):
+    """A thread with one job for *sink*, called *name*, in the terms that it is given to ``serve``."""
+
+    def __init__(self, name: str, sink: Sink, place: Place) -> None:
+        super().__init__(f"notify {name}", self._serve_once, place.failures, clock=place.clock)
+        self.name, self.sink, self.place = name, sink, place
+        self._term: Term | None = None
+        self._seen, self._failed_s = "", 0.0
+        self.about: dict[str, Any] = {}  # the last message, for the reports
+
+    def serve(self, term: Term | None) -> None:
+        """Serve *term* from now on; None: this daemon does not lead."""
+        self._term = term
+
+    def tell(self, term: Term) -> float:
+        """Tell what there is. Return the seconds to the next time. Raises SinkFailed."""
+        raise NotImplementedError
+
+    def begin(self, seen: str) -> None:
+        """Begin where *seen* says, the text of the leader before; '' if there is none."""
+
+    def note(self, term: Term, text: str) -> None:
+        """Note how far it has come. Raises Stale: the term is over, or another leader has noted more."""
+        arguments = {"teller": self.name, "seen": self._seen, "text": text, **term.fence}
+        if self.place.scripts.call("notified", **arguments)[0] != b"noted":
+            raise Stale("another leader tells already")
+        self._seen = text
+
+    def worked(self, text: str) -> None:
+        """Note that the receiver took *text*."""
+        self.about, self._failed_s = {"said": text, "said_ms": self._clock.now_ms()}, 0.0
+        self.place.failures.end("sink", self.name)
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _serve_once(self) -> float:
+        term = self._term
+        if term is None:
+            self.place.failures.end("sink", self.name)
+            return LOOK_S
+        link, key = self.place.link, self.place.keys.notified()
+        self._seen = (link.execute("HGET", key, self.name) or b"").decode(errors="replace")
+        self.begin(self._seen)
+        try:
+            while self._term is term and not self.is_stopping:
+                self.pause(self._tell_once(term))
+        except (Stale, ServerChanged):  # the lookout gives the next term
+            pass
+        return LOOK_S
+
+    def _tell_once(self, term: Term) -> float:
+        if not self.place.archiver.is_healthy:
+            return LOOK_S
+        try:
+            pause_s = self.tell(term)
+        except SinkFailed as error:
+            if not self.is_stopping:
+                self.place.failures.begin("sink", self.name, error)
+            pause_s, self._failed_s = self._failed_s, min(max(2 * self._failed_s, 0.1), _LONGEST_S)
+            return pause_s
+        self.well()
+        return pause_s
+
+
+class LogTeller(Teller):
+    """Reads the log in the archive. ``_read_n``: up to this number in that of id ``_archive``; None: not yet."""
+
+    _read_n: int | None = None
+    _archive = ""
+
+    def first_number(self, history: History, behind: SearchCursor | None, now_us: int) -> int:
+        """Return the number of the last entry that was read, or else of the one at *behind*."""
+        if history.id != self._archive:
+            self.begin(self._seen)  # another file has other numbers
+            self._archive = history.id
+        return self.number_of(history, behind, now_us) if self._read_n is None else self._read_n
+
+    def number_of(self, history: History, place: SearchCursor | None, now_us: int) -> int:
+        """Return the number of the entry at *place*, or of the last one before it; without one, of ten minutes ago."""
+        if place is None:
+            return first_since(history.db, now_us - _FIRST_US, history.last_n) - 1
+        n = number_of(history.db, place.position)
+        return first_since(history.db, place.position.t_us + 1, history.last_n) - 1 if n is None else n
+
+
+def place_in(word: str) -> SearchCursor | None:
+    try:
+        return SearchCursor.parse(word)
+    except ValueError:
+        return None
