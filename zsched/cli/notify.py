@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Final
 
 import click
@@ -57,6 +58,6 @@ def test(invocation: Invocation, name: str) -> int:
     if sink is None:
         return invocation.result(name, "not_found")
     message = Message.of_test(settings.namespace, name, SystemClock().now_ms())
-    sink.send(message)
-    sink.close()
+    with closing(sink):
+        sink.send(message)
     return invocation.result(name, "sent", id=message.id)

@@ -69,9 +69,9 @@ def credential_file(env: Mapping[str, str], name: str) -> str | None:
     return None
 
 
-def read_password_file(file: str, place: str) -> str:
+def read_password_file(file: str, place: str, what: str = "the password") -> str:
     """
-    Read *file*, without its line end. *place*: the setting that names it.
+    Read *file*, without its line end. *place*: the setting that names it; *what* it has to contain.
 
     Raises:
         ConfigError: it cannot be read or is empty.
@@ -81,7 +81,7 @@ def read_password_file(file: str, place: str) -> str:
         if not password:
             raise ValueError("it is empty")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{place}={file!r}: {reason_of(error)}; write the password into it") from error
+        raise ConfigError(f"{place}={file!r}: {reason_of(error)}; write {what} into it") from error
     return password
 
 

@@ -64,17 +64,20 @@ class Sink:
         self.on: tuple[str, ...] = given.get("on", USUAL)
         self.every_s: float = given.get("every_s", _EVERY_S)
         self._url = given.get("url") or self._from_file("url_file") or ""
-        parts = urlsplit(self._url)
-        if parts.scheme not in self.schemes or not parts.hostname:
+        try:
+            self._parts = parts = urlsplit(self._url)
+            if parts.scheme not in self.schemes or not parts.hostname:
+                raise ValueError
+            self.address = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+        except ValueError:  # also for a port that is none
             forms = " or ".join(f"{scheme}://host/…" for scheme in self.schemes)
-            raise ConfigError(f"[notify.{name}] url: not a URL for {self.kind}; write {forms}")
-        self._parts = parts
-        self.address = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+            raise ConfigError(f"[notify.{name}] url: not a URL for {self.kind}; write {forms}") from None
         self.secret = self._from_file("secret_file")
 
     def _from_file(self, key: str) -> str | None:
         file = self.given.get(key)
-        return None if file is None else read_password_file(file, f"[notify.{self.name}] {key}")
+        what = f"the {key.removesuffix('_file')}"
+        return None if file is None else read_password_file(file, f"[notify.{self.name}] {key}", what)
 
     def wants(self, facets: Facets) -> bool:
         """Return True if its filters let events of a schedule with *facets* through."""
@@ -134,14 +137,20 @@ class Webhook(HttpSink):
 
     kind = "webhook"
 
+    def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
+        super().__init__(name, given, namespace)
+        try:
+            secret = self.secret or ""
+            coded = secret.removeprefix("whsec_")
+            self._key = secret.encode() if coded == secret else base64.b64decode(coded, validate=True)
+        except ValueError:
+            raise ConfigError(f"[notify.{name}] secret_file: no Base64 after whsec_; write whsec_ and Base64") from None
+
     def send(self, message: Message) -> None:
         body, at = json.dumps(message.to_dict()).encode(), str(SystemClock().now_ms() // 1000)
         headers = {"webhook_id": message.id, "webhook_timestamp": at, "Content_Type": "application/json"}
-        if self.secret is not None:
-            key = self.secret.encode()
-            if self.secret.startswith("whsec_"):
-                key = base64.b64decode(self.secret.removeprefix("whsec_"))
-            signed = hmac.digest(key, f"{message.id}.{at}.".encode() + body, "sha256")
+        if self._key:
+            signed = hmac.digest(self._key, f"{message.id}.{at}.".encode() + body, "sha256")
             headers["webhook_signature"] = f"v1,{base64.b64encode(signed).decode()}"
         self.ask("POST", self._url, body, **headers)
 
@@ -205,7 +214,8 @@ class Sentry(HttpSink):
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
         super().__init__(name, given, namespace)
-        self._project = self._parts.path.strip("/")
+        place, _, self._project = self._parts.path.strip("/").rpartition("/")
+        self._envelopes = "/".join(filter(None, (self.address, place, "api", self._project, "envelope/")))
         if not (self._parts.username and self._project.isalnum()):
             raise ConfigError(f"[notify.{name}] url: not a DSN of Sentry; copy it from the project's client keys")
 
@@ -230,8 +240,9 @@ class Sentry(HttpSink):
         head = {"event_id": id, "sent_at": at}
         lines = json.dumps(head).encode(), json.dumps({"type": kind, "length": len(body)}).encode(), body, b""
         key = f"Sentry sentry_version=7, sentry_client=zsched/0, sentry_key={self._parts.username}"
-        url = f"{self.address}/api/{self._project}/envelope/"
-        self.ask("POST", url, b"\n".join(lines), Content_Type="application/x-sentry-envelope", X_Sentry_Auth=key)
+        self.ask(
+            "POST", self._envelopes, b"\n".join(lines), Content_Type="application/x-sentry-envelope", X_Sentry_Auth=key
+        )
 
 
 class Ping(HttpSink):
