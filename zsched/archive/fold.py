@@ -20,13 +20,14 @@ from zsched.archive import live
 from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import LiveRow, record_in, stored
 from zsched.core.entry import Entry, Position, reading
+from zsched.core.known import unexpired
 from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
-    CalendarsHeld,
     Counted,
     Mentioned,
+    NamedTexts,
     OneShotsFired,
     OneShotsLeft,
     OneShotsPut,
@@ -66,7 +67,7 @@ class StateWriter:
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str, *, is_part: bool = False) -> None:
         db.create_function("live_sum", 11, self._opened_sum, deterministic=True)  # refused while a statement is open
         self._db, self._suffix, self._is_part = db, run_suffix, is_part
-        self.calendars: dict[str, str] = {}  # as ``CalendarsHeld``, of all states: each text has the time of its change
+        self.named_texts: dict[str, str] = {}  # as ``NamedTexts``, of all states: each text has the time of its change
         self.begin(life)
 
     def begin(self, life: int) -> None:
@@ -246,6 +247,9 @@ class StateWriter:
         schedule.place, schedule.due_ms = Place.QUARANTINE, row.due_ms
         schedule.note = f"{self._t // 1000} {row.reason}"
 
+    def _hold(self, row: NamedTexts) -> None:
+        self.named_texts = unexpired(self.named_texts | row.texts, self._t // 1000)
+
     def _advance(self, schedule: Record, row: Advanced) -> None:
         outcome = row.outcome
         if outcome is Outcome.QUARANTINED:
@@ -376,6 +380,6 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     OneShotsLeft: StateWriter._leave,
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
-    CalendarsHeld: lambda fold, row: fold.calendars.update(row.texts),
+    NamedTexts: StateWriter._hold,
     Mentioned: lambda fold, row: None,
 }

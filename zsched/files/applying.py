@@ -179,7 +179,7 @@ class Application:
         """
         applied, done, results = Applied(stale=list(preview.stale)), 0, dict[int, Step | ZschedError]()
         if self._file.calendars:
-            self._client._store.calendars.put({name: one.text for name, one in self._file.calendars.items()})
+            self._client._store.named_texts.put({one.key: one.text for one in self._file.calendars.values()})
         try:
             for number, result in self._results(preview.steps):
                 results[number] = result

@@ -1,8 +1,12 @@
-"""The part of the client about calendars: read, put and delete what schedules name in ``exclude``."""
+"""
+The part of the client about what its namespace has by a name: calendars, which schedules name in ``exclude``, and known
+failures.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from zsched.client.past import Past
@@ -10,13 +14,15 @@ from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule
 
 if TYPE_CHECKING:
+    from zsched.core.known import Known
     from zsched.storage.store import Store
 
 
-class CalendarCalls(Past):
-    """The calls of ``Client`` about the calendars of its namespace."""
+class NamedTextCalls(Past):
+    """The calls of ``Client`` about the calendars and known failures of its namespace."""
 
     _store: Store
+    _by: str
 
     def calendars(self) -> dict[str, dict[str, Any]]:
         """Return the calendars of the namespace by name: ``dates``, ``windows``, ``events`` and ``owner`` of each."""
@@ -44,7 +50,7 @@ class CalendarCalls(Past):
         from zsched.client.ics import calendar_of
 
         calendar = calendar_of(name, {"dates": dates, "windows": windows, "events": events}, owner, ics)
-        return self._store.calendars.put({name: calendar.text})[name]
+        return self._store.named_texts.put({calendar.key: calendar.text})[calendar.key]
 
     def delete_calendar(self, name: str) -> bool:
         """
@@ -53,10 +59,45 @@ class CalendarCalls(Past):
         Raises:
             InvalidSchedule: schedules name it; the error has some of their ids.
         """
-        from zsched.storage.calendars import DELETED
+        from zsched.core.triggers.calendar_definition import SORT
+        from zsched.storage.named_texts import DELETED
 
         recurring = self._reader.schedules(self._reader.recurring())
         if named := [one.id for one in recurring if one.trigger is not None and name in one.trigger.exclude]:
             problem = f"named by {plural(len(named), 'schedule')}: {some(named)}"
             raise InvalidSchedule("name", name, problem, "change their exclude first")
-        return self._store.calendars.put({name: DELETED})[name] == "deleted"
+        return self._store.named_texts.put({SORT + name: DELETED})[SORT + name] == "deleted"
+
+    def known_failures(self) -> list[Known]:
+        """Return the failures that are known now, the first to end first."""
+        return self._reader.known()
+
+    def ack(
+        self,
+        *,
+        func: str | None = None,
+        error: str | None = None,
+        lasts: timedelta | float | str = "7d",
+        note: str = "",
+    ) -> Known:
+        """
+        Make failures known: runs of functions like *func* that ended failed, lost or refused, with an error like
+        *error*, globs both. For *lasts*, 90 days at most, ``zsched status`` and messages leave them out; history and
+        counts have them. The same globs again replace time and *note*.
+
+        Raises:
+            InvalidSchedule: both globs are missing, or an argument is bad; nothing was written.
+        """
+        from zsched.core.known import Known
+
+        now_ms = self._reader.now_ms()
+        known = Known.of(func, error, lasts, note, self._by, now_ms)
+        self._store.named_texts.put_known(known, now_ms)
+        return known
+
+    def remove_ack(self, name: str) -> bool:
+        """Take a known failure back. Return False if none has this name."""
+        found = next((one for one in self.known_failures() if one.name == name), None)
+        if found is not None:
+            self._store.named_texts.take_back(found)
+        return found is not None

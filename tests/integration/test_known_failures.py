@@ -1,0 +1,73 @@
+"""Known failures: put, listed, taken back and expired; what ``status`` leaves out, and what a lost Redis gets back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import redis
+
+from tests.builders.daemons import DaemonThread
+from tests.clocks import now_ms, pass_time
+from tests.waiting import eventually
+from zsched import Client
+from zsched.core.log.kinds import parse
+from zsched.storage.archivers import ArchiveState
+from zsched.storage.keys import Keys
+
+DAY_MS = 86_400_000
+
+
+def test_a_known_failure_is_listed_with_who_put_it_until_it_is_taken_back(
+    client: Client, redis_client: redis.Redis
+) -> None:
+    client.ack(func="app.*", lasts="2d")
+    one = client.ack(func="app.*", note="the vendor mends it")
+    listed = client.known_failures()
+    is_back, is_again = client.remove_ack(one.name), client.remove_ack(one.name)
+
+    assert [one] == listed
+    assert (client.by, "app.*", None, "the vendor mends it") == (one.by, one.func, one.error, one.note)
+    assert abs(one.until_ms - now_ms(redis_client) - 7 * DAY_MS) < 60_000
+    assert (True, False, []) == (is_back, is_again, client.known_failures())
+
+
+def test_an_expired_one_is_not_listed_and_the_next_one_takes_it_out_of_redis(
+    client: Client, redis_client: redis.Redis
+) -> None:
+    client.put_calendar("kr", dates=["12-25"])
+    client.ack(func="old", lasts="1h")
+    gone = client.ack(error="gone", lasts="1h")
+    client.remove_ack(gone.name)
+    pass_time(redis_client, timedelta(hours=1))
+    listed = client.known_failures()
+    new = client.ack(func="new")
+
+    assert ([], [new]) == (listed, client.known_failures())
+    assert {b"calendar:kr", new.key.encode()} == set(redis_client.hkeys(Keys("default").named_texts()))
+
+
+def test_known_failures_return_after_a_loss_unless_they_were_taken_back(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    kept, before = client.ack(func="kept", note="by the archive"), client.ack(func="before")
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("term_began")
+        eventually(lambda: [ArchiveState.FOLLOWING] == [one.state for one in client._overview().archives])
+        client.ack(func="gone")
+        logged = client.ack(error="from the log *", lasts="8d")
+        for one in (before, *client.known_failures()):
+            if one.func in ("gone", "before"):
+                client.remove_ack(one.name)
+        client.schedule("app.f", id="other", after=3600, durable=True)
+        redis_client.flushall()
+        eventually(lambda: [kept, logged] == client.known_failures())
+
+
+def test_the_log_says_who_put_and_deleted_a_known_failure(client: Client) -> None:
+    one = client.ack(func="app.*")
+    client.remove_ack(one.name)
+
+    entries, _ = client.log()
+    assert [f"put known failure {one.name} by {client.by}", f"deleted known failure {one.name} by {client.by}"] == [
+        parse(entry).sentence() for entry in entries
+    ]
