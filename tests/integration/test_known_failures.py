@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 def test_a_known_failure_is_listed_with_who_put_it_until_it_is_taken_back(
     client: Client, redis_client: redis.Redis
 ) -> None:
-    client.ack(func="app.*", lasts="2d")
+    client.ack(func="app.*", for_="2d")
     one = client.ack(func="app.*", note="the vendor mends it")
     listed = client.known_failures()
     is_back, is_again = client.remove_ack(one.name), client.remove_ack(one.name)
@@ -35,8 +35,8 @@ def test_an_expired_one_is_not_listed_and_the_next_one_takes_it_out_of_redis(
     client: Client, redis_client: redis.Redis
 ) -> None:
     client.put_calendar("kr", dates=["12-25"])
-    client.ack(func="old", lasts="1h")
-    gone = client.ack(error="gone", lasts="1h")
+    client.ack(func="old", for_="1h")
+    gone = client.ack(error="gone", for_="1h")
     client.remove_ack(gone.name)
     pass_time(redis_client, timedelta(hours=1))
     listed = client.known_failures()
@@ -54,7 +54,7 @@ def test_known_failures_return_after_a_loss_unless_they_were_taken_back(
         daemon.wait_for("term_began")
         eventually(lambda: [ArchiveState.FOLLOWING] == [one.state for one in client._overview().archives])
         client.ack(func="gone")
-        logged = client.ack(error="from the log *", lasts="8d")
+        logged = client.ack(error="from the log *", for_="8d")
         for one in (before, *client.known_failures()):
             if one.func in ("gone", "before"):
                 client.remove_ack(one.name)

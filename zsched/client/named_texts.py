@@ -77,12 +77,12 @@ class NamedTextCalls(Past):
         *,
         func: str | None = None,
         error: str | None = None,
-        lasts: timedelta | float | str = "7d",
+        for_: timedelta | float | str = "7d",
         note: str = "",
     ) -> Known:
         """
         Make failures known: runs of functions like *func* that ended failed, lost or refused, with an error like
-        *error*, globs both. For *lasts*, 90 days at most, ``zsched status`` and messages leave them out; history and
+        *error*, globs both. For *for_*, 90 days at most, ``zsched status`` and messages leave them out; history and
         counts have them. The same globs again replace time and *note*.
 
         Raises:
@@ -91,7 +91,7 @@ class NamedTextCalls(Past):
         from zsched.core.known import Known
 
         now_ms = self._reader.now_ms()
-        known = Known.of(func, error, lasts, note, self._by, now_ms)
+        known = Known.of(func, error, for_, note, self._by, now_ms)
         self._store.named_texts.put_known(known, now_ms)
         return known
 

@@ -40,12 +40,12 @@ class Known:
     at_ms: int
 
     @classmethod
-    def of(cls, func: object, error: object, lasts: object, note: object, by: str, now_ms: int) -> Self:
+    def of(cls, func: object, error: object, for_: object, note: object, by: str, now_ms: int) -> Self:
         """Return a new one, of *now_ms*. Raises InvalidSchedule."""
         func, error, note = check_filter("func", func), check_filter("error", error), check_text("note", note)
         if func is None and error is None:
             raise InvalidSchedule("func", NOT_GIVEN, "nothing says which failures", "give func, error or both")
-        until_ms = now_ms + seconds_to_ms("lasts", lasts, 1000, _LONGEST_S)
+        until_ms = now_ms + seconds_to_ms("for", for_, 1000, _LONGEST_S)
         name = sha256(json.dumps([func, error]).encode()).hexdigest()[:8]
         return cls(name, func, error, until_ms, note, by, now_ms)
 

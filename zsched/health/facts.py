@@ -37,6 +37,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.entry import text
+from zsched.core.known import Known
 from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire
@@ -48,6 +49,7 @@ from zsched.storage.reader import Reader
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
+from zsched.storage.troubled import without_known
 from zsched.storage.workers import SlotWaits, slot_waits
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
@@ -92,6 +94,7 @@ class Facts:
     recent: RecentActivity
     queues: StalledQueues | QueuesUnknown
     slots: SlotWaits
+    known: Sequence[Known] = ()
 
     @classmethod
     def read(cls, reader: Reader, clock: Clock) -> Facts:
@@ -112,8 +115,16 @@ class Facts:
         slots = SlotWaits(0)
         with suppress(RedisRefused):
             slots = reader.on_wire(slot_waits)
-        overview = reader.overview()  # read last: the verdict needs the latest state
-        return cls(overview, recent, queues, slots)
+        known = reader.known()
+        overview = overview_without(reader, known)  # read last: the verdict needs the latest state
+        return cls(overview, recent, queues, slots, known)
+
+
+def overview_without(reader: Reader, known: Sequence[Known]) -> Overview:
+    """Return the overview now, without schedules whose last failure is *known*. Raises as ``Reader.overview``."""
+    overview = reader.overview()
+    troubles = reader.on_wire(without_known, overview.troubles, known, overview.now_ms)
+    return replace(overview, troubles=troubles)
 
 
 # -- the doctor's connection to one Redis -----------------------------------------------------------

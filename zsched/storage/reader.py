@@ -210,9 +210,10 @@ class Reader:
     def recent(self, clock: Clock) -> RecentActivity:
         """
         Count the last minutes, as far as the log can be read quickly; *clock* measures the time of the read. The next
-        call of the same reader counts only what is new, and what this one had no time for.
+        call of the same reader counts only what is new, and what this one had no time for. Known failures are in
+        counts only.
         """
-        found = self._last_minutes.read(self.now_ms(), clock)
+        found = self._last_minutes.read(self.now_ms(), clock, self.known())
         return replace(found, ahead=self._still_silent(found.ahead)) if found.ahead is not None else found
 
     @cached_property

@@ -14,8 +14,8 @@ NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
 
 
-def known(func: str | None = None, error: str | None = None, lasts: str = "1h", note: str = "") -> Known:
-    return Known.of(func, error, lasts, note, "ann", NOW_MS)
+def known(func: str | None = None, error: str | None = None, for_: str = "1h", note: str = "") -> Known:
+    return Known.of(func, error, for_, note, "ann", NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_expired_ones_are_forgotten_and_calendars_stay() -> None:
         ({"error": "a\nb"}, "error", "not a text to search for"),
         ({"func": 7}, "func", "not a text to search for"),
         ({"func": "a", "note": "a\nb"}, "note", "not a short line of text"),
-        ({"func": "a", "lasts": "soon"}, "lasts", "not a duration"),
-        ({"func": "a", "lasts": "91d"}, "lasts", "give 1s to 90d"),
-        ({"func": "a", "lasts": "0s"}, "lasts", "give 1s to 90d"),
+        ({"func": "a", "for_": "soon"}, "for", "not a duration"),
+        ({"func": "a", "for_": "91d"}, "for", "give 1s to 90d"),
+        ({"func": "a", "for_": "0s"}, "for", "give 1s to 90d"),
     ],
 )
 def test_a_bad_argument_is_refused_with_its_field_and_remedy(given: dict[str, Any], field: str, says: str) -> None:
