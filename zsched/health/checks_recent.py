@@ -73,7 +73,7 @@ def check_clock_was_ahead(recent: RecentActivity) -> Iterator[Finding]:
 def check_failing(recent: RecentActivity) -> Iterator[Finding]:
     """Report that a tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
-    ended, bad = sum(stretch.ended.values()), stretch.unknown(*FAILURES)
+    ended, bad = stretch.unknown(*stretch.ended), stretch.unknown(*FAILURES)
     lately = f"in the last {rough_duration(stretch.span_ms)}"
     of = f"{bad:,} of {plural(ended, 'run')} that ended {lately} failed or were lost"
     if bad >= _FAILING and bad > _FAILING_SHARE * ended:

@@ -77,7 +77,8 @@ ROWS = [
     Row("GET /queues, /forecast", "GET /schedules, /queues, /forecast, /", YES, LEFT_OUT, YES, YES),
     Row("GET /daemons, /calendars, /calendars/{name}", "GET /calendars", YES, YES, YES, YES),
     Row(
-        "PUT /calendars/{name}; POST /known-failures; DELETE /calendars/{name}, /known-failures/{name}", "POST /runs:ack",
+        "PUT /calendars/{name}; POST /known-failures; DELETE /calendars/{name}, /known-failures/{name}",
+        "POST /runs:ack",
         READ_ONLY, OUTSIDE, OUTSIDE, YES,
     ),
     Row(
