@@ -108,7 +108,7 @@ def test_a_group_is_made_known_and_taken_back(ann: httpx.Client, broken: Client)
     assert FAILED == dict(httpx.URL(done.headers["location"]).params)
     assert [(f"{JOBS}.stumble", "3"), (f"{JOBS}.fail", "2")] == groups_of(page)
     assert 1 == page.count('class="detail">known until ') == page.count("says ann: &lt;b&gt;soon&lt;/b&gt;")
-    assert ("stumbled-", True) == ("stumbled-" * ("stumbled-" not in now), "Known failures</h3>" in now)
+    assert ("stumbled-", True) == ("stumbled-" * ("stumbled-" not in now), "Known failures</h2>" in now)
     assert ([], {"remove": known.name}) == (broken.known_failures(), name)
 
 
