@@ -7,27 +7,33 @@ from datetime import timedelta
 import redis
 
 from tests.builders.daemons import DaemonThread
-from tests.clocks import pass_time
+from tests.clocks import KEYS, pass_time
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.log.kinds import parse
 from zsched.storage.archivers import ArchiveState
-from zsched.storage.keys import Keys
 
 
-def test_an_expired_one_is_not_listed_and_the_next_one_takes_it_out_of_redis(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_an_expired_one_is_not_listed_and_the_next_one_deletes_it(client: Client, redis_client: redis.Redis) -> None:
     client.put_calendar("kr", dates=["12-25"])
-    client.ack(func="old", for_="1h")
-    gone = client.ack(error="gone", for_="1h")
-    client.remove_ack(gone.name)
+    old = client.ack(func="old", for_="1h")
     pass_time(redis_client, timedelta(hours=1))
     listed = client.known_failures()
     new = client.ack(func="new")
 
+    held = {name: text.partition(b" ")[2] for name, text in redis_client.hgetall(KEYS.named_texts()).items()}
     assert ([], [new]) == (listed, client.known_failures())
-    assert {b"calendar:kr", new.key.encode()} == set(redis_client.hkeys(Keys("default").named_texts()))
+    assert b"-" == held[f"known_failure:{old.name}".encode()]
+    assert ["kr"] == list(client.calendars())
+
+
+def test_a_known_failure_that_another_program_broke_is_left_out(client: Client, redis_client: redis.Redis) -> None:
+    one = client.ack(func="app.*")
+    redis_client.hset(
+        KEYS.named_texts(), mapping={"known_failure:bad": "5 {", "known_failure:odd": "?", "other": "5 x"}
+    )
+
+    assert [one] == client.known_failures()
 
 
 def test_known_failures_return_after_a_loss_unless_they_were_taken_back(

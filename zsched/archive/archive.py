@@ -159,7 +159,7 @@ class Archive:
     def hold_named_texts(self, held: Mapping[str, str]) -> None:
         """Add the texts that Redis holds, as ``NamedTextStore.held``; the later change counts: t has 16 digits."""
         known = self._fold.named_texts
-        self._fold.named_texts = known | {name: max(text, known.get(name, "")) for name, text in held.items()}
+        known |= {name: max(text, known.get(name, "")) for name, text in held.items()}
 
     def rest(self) -> None:
         """Free the memory of the page cache, until the next change reads its pages again."""

@@ -20,7 +20,6 @@ from zsched.archive import live
 from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import LiveRow, record_in, stored
 from zsched.core.entry import Entry, Position, reading
-from zsched.core.known import unexpired
 from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
@@ -247,9 +246,6 @@ class StateWriter:
         schedule.place, schedule.due_ms = Place.QUARANTINE, row.due_ms
         schedule.note = f"{self._t // 1000} {row.reason}"
 
-    def _hold(self, row: NamedTexts) -> None:
-        self.named_texts = unexpired(self.named_texts | row.texts, self._t // 1000)
-
     def _advance(self, schedule: Record, row: Advanced) -> None:
         outcome = row.outcome
         if outcome is Outcome.QUARANTINED:
@@ -380,6 +376,6 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     OneShotsLeft: StateWriter._leave,
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
-    NamedTexts: StateWriter._hold,
+    NamedTexts: lambda fold, row: fold.named_texts.update(row.texts),
     Mentioned: lambda fold, row: None,
 }

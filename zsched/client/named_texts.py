@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from zsched.client.past import Past
+from zsched.core.options.arguments import check_text
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule
 
@@ -48,9 +49,10 @@ class NamedTextCalls(Past):
             InvalidSchedule: the name or a text is bad; nothing was written.
         """
         from zsched.client.ics import calendar_of
+        from zsched.core.triggers.calendar_definition import SORT
 
         calendar = calendar_of(name, {"dates": dates, "windows": windows, "events": events}, owner, ics)
-        return self._store.named_texts.put({calendar.key: calendar.text})[calendar.key]
+        return self._store.named_texts.put(SORT, {name: calendar.text})[name]
 
     def delete_calendar(self, name: str) -> bool:
         """
@@ -66,20 +68,16 @@ class NamedTextCalls(Past):
         if named := [one.id for one in recurring if one.trigger is not None and name in one.trigger.exclude]:
             problem = f"named by {plural(len(named), 'schedule')}: {some(named)}"
             raise InvalidSchedule("name", name, problem, "change their exclude first")
-        return self._store.named_texts.put({SORT + name: DELETED})[SORT + name] == "deleted"
+        return self._store.named_texts.put(SORT, {name: DELETED})[name] == "deleted"
 
     def known_failures(self) -> list[Known]:
         """Return the failures that are known now, the first to end first."""
         return self._reader.known()
 
     def ack(
-        self,
-        *,
-        func: str | None = None,
-        error: str | None = None,
-        for_: timedelta | float | str = "7d",
+        self, *, func: str | None = None, error: str | None = None, for_: timedelta | float | str = "7d",
         note: str = "",
-    ) -> Known:
+    ) -> Known:  # fmt: skip
         """
         Make failures known: runs of functions like *func* that ended failed, lost or refused, with an error like
         *error*, globs both. For *for_*, 90 days at most, ``zsched status`` and messages leave them out; history and
@@ -88,16 +86,17 @@ class NamedTextCalls(Past):
         Raises:
             InvalidSchedule: both globs are missing, or an argument is bad; nothing was written.
         """
-        from zsched.core.known import Known
+        from zsched.core.known import SORT, Known
+        from zsched.storage.named_texts import DELETED
 
-        now_ms = self._reader.now_ms()
-        known = Known.of(func, error, for_, note, self._by, now_ms)
-        self._store.named_texts.put_known(known, now_ms)
+        known, store = Known.of(func, error, for_, note, self._by, self._reader.now_ms()), self._store.named_texts
+        over = store.present(SORT).keys() - {one.name for one in self.known_failures()}
+        store.put(SORT, dict.fromkeys(over, DELETED) | {known.name: known.text})
         return known
 
     def remove_ack(self, name: str) -> bool:
         """Take a known failure back. Return False if none has this name."""
-        found = next((one for one in self.known_failures() if one.name == name), None)
-        if found is not None:
-            self._store.named_texts.take_back(found)
-        return found is not None
+        from zsched.core.known import SORT
+        from zsched.storage.named_texts import DELETED
+
+        return self._store.named_texts.put(SORT, {check_text("name", name): DELETED})[name] == "deleted"

@@ -1,16 +1,15 @@
 """
 Known failures: failed runs that somebody acknowledged, by function and error, until a time.
 
-``zsched status`` and messages leave them out until then; history, ``why`` and counts have them. The stored text is
-``<until ms> <JSON>``, or ``<until ms> -`` if it was taken back: so all that hold it know when to forget it.
+``zsched status`` and messages leave them out until then; history, ``why`` and counts have them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Final, Self
@@ -50,25 +49,18 @@ class Known:
         return cls(name, func, error, until_ms, note, by, now_ms)
 
     @classmethod
-    def parse(cls, name: str, held: str) -> Self | None:
-        """Return the one in a text that Redis holds; None: it was taken back, or another program broke it."""
-        with suppress(ValueError, TypeError, KeyError, IndexError):
-            _, until_ms, text = held.split(" ", 2)
-            given = json.loads(text)
-            globs = (check_filter("func", given["func"]), check_filter("error", given["error"]))
-            return cls(name, *globs, int(until_ms), str(given["note"]), str(given["by"]), int(given["at_ms"]))
+    def parse(cls, name: str, stored: str) -> Self | None:
+        """Return the one of this *name* with a *stored* text; None: another program broke it."""
+        with suppress(ValueError, TypeError):
+            func, error, until_ms, note, by, at_ms = json.loads(stored)
+            globs = check_filter("func", func), check_filter("error", error)
+            return cls(name, *globs, int(until_ms), str(note), str(by), int(at_ms))
         return None
-
-    @property
-    def key(self) -> str:
-        """Its name among the named texts."""
-        return SORT + self.name
 
     @property
     def text(self) -> str:
         """The stored text."""
-        given = {"func": self.func, "error": self.error, "note": self.note, "by": self.by, "at_ms": self.at_ms}
-        return f"{self.until_ms} {json.dumps(given, ensure_ascii=False)}"
+        return json.dumps(astuple(self)[1:], ensure_ascii=False)
 
     def matches(self, func: str, error: str | None, at_ms: int) -> bool:
         """
@@ -88,15 +80,3 @@ def known_as(run: Run, known: Iterable[Known], at_ms: int) -> Known | None:
     """Return the one of *known* that the run is, which ended at *at_ms*; None: it did not fail, or is not known."""
     is_bad = run.status in BAD
     return next((one for one in known if is_bad and one.matches(run.func, run.error, at_ms)), None)
-
-
-def unexpired(texts: Mapping[str, str], now_ms: int) -> dict[str, str]:
-    """Return named *texts*, as Redis holds them, without the known failures whose time has passed."""
-    return {name: held for name, held in texts.items() if not name.startswith(SORT) or until_in(held) > now_ms}
-
-
-def until_in(held: str) -> int:
-    """Return the time until which the *held* text of a known failure counts; 0 if another program broke it."""
-    with suppress(ValueError, IndexError):
-        return int(held.split(" ", 2)[1])
-    return 0

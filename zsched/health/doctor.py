@@ -21,7 +21,7 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import Garbled, RedisRefused, SlotMoves
 from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_web, verdict
-from zsched.health.facts import Finding, HealthCheck, Probe, Severity, checks_of, overview_without, skipped
+from zsched.health.facts import Finding, HealthCheck, Probe, Severity, checks_of, skipped
 from zsched.storage.connection import Link
 from zsched.storage.jobs import is_denied
 from zsched.storage.keys import keys_of
@@ -95,7 +95,7 @@ def _facts(probe: Probe) -> dict[type, Ask]:
     return {
         Probe: lambda: probe,
         Server: lambda: probe.server,
-        Overview: cache(lambda: overview_without(probe.reader, probe.reader.known())),
+        Overview: cache(lambda: probe.reader.overview(probe.reader.known())),
         RecentActivity: lambda: probe.recent,
         StalledQueues: lambda: probe.stalled_queues,
         SlotWaits: cache(lambda: probe.reader.on_wire(slot_waits)),

@@ -49,7 +49,6 @@ from zsched.storage.reader import Reader
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
-from zsched.storage.troubled import without_known
 from zsched.storage.workers import SlotWaits, slot_waits
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
@@ -116,15 +115,8 @@ class Facts:
         with suppress(RedisRefused):
             slots = reader.on_wire(slot_waits)
         known = reader.known()
-        overview = overview_without(reader, known)  # read last: the verdict needs the latest state
+        overview = reader.overview(known)  # read last: the verdict needs the latest state
         return cls(overview, recent, queues, slots, known)
-
-
-def overview_without(reader: Reader, known: Sequence[Known]) -> Overview:
-    """Return the overview now, without schedules whose last failure is *known*. Raises as ``Reader.overview``."""
-    overview = reader.overview()
-    troubles = reader.on_wire(without_known, overview.troubles, known, overview.now_ms)
-    return replace(overview, troubles=troubles)
 
 
 # -- the doctor's connection to one Redis -----------------------------------------------------------

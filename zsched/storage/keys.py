@@ -100,8 +100,7 @@ class Keys:
     )
     named_texts = NamedKey(
         "named_texts",
-        "HASH: ``calendar:<name>`` or ``known_failure:<name>`` → ``<t of its change> <text>``, or - for the text; see "
-        "lua/named_texts.lua.",
+        "HASH: ``calendar:<name>``, ``known_failure:<name>`` → ``<t of its change> <text>``; -: deleted.",
     )
     resumes = NamedKey(
         "resumes", "ZSET: id of a schedule that is paused until a time → that time; maybe of others, too."

@@ -26,11 +26,9 @@ def read_calendars(channel: Channel, keys: Keys) -> Calendars:
     from zsched.core.triggers.calendar_definition import SORT, Calendar
 
     found = Calendars()
-    for name, held in NamedTextStore(channel, keys).of_sort(SORT).items():
-        stored = held.partition(" ")[2]
+    for name, stored in NamedTextStore(channel, keys).present(SORT).items():
         with suppress(*UNREADABLE):
-            if stored != DELETED:
-                found[name] = Calendar.of_text(name, stored)
+            found[name] = Calendar.of_text(name, stored)
     return found
 
 
@@ -38,9 +36,8 @@ def read_known(channel: Channel, keys: Keys, now_ms: int) -> list[Known]:
     """Return the known failures at *now_ms*, the first to end first. Those that others broke are left out."""
     from zsched.core.known import SORT, Known  # most clients need none
 
-    held = NamedTextStore(channel, keys).of_sort(SORT)
-    found = (one for name, each in held.items() if (one := Known.parse(name, each)) and one.until_ms > now_ms)
-    return sorted(found, key=lambda one: (one.until_ms, one.name))
+    found = [Known.parse(*each) for each in NamedTextStore(channel, keys).present(SORT).items()]
+    return sorted((one for one in found if one and one.until_ms > now_ms), key=lambda one: (one.until_ms, one.name))
 
 
 class NamedTextStore:
@@ -54,35 +51,24 @@ class NamedTextStore:
         flat = self._channel.execute("HGETALL", self._keys.named_texts())
         return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
 
-    def of_sort(self, sort: str) -> dict[str, str]:
-        """Return ``held`` of one *sort*, without it in the names."""
-        return {name.removeprefix(sort): held for name, held in self.held().items() if name.startswith(sort)}
+    def present(self, sort: str) -> dict[str, str]:
+        """Return by name the present texts of a *sort*."""
+        found = {name.removeprefix(sort): held for name, held in self.held().items() if name.startswith(sort)}
+        return {name: text for name, held in found.items() if (text := held.partition(" ")[2]) != DELETED}
 
-    def put(self, texts: Mapping[str, str]) -> dict[str, str]:
+    def put(self, sort: str, texts: Mapping[str, str]) -> dict[str, str]:
         """
-        Put texts by their names, each with its sort, or delete those that are ``DELETED``. Return by name: created,
-        updated, deleted, unchanged or NOTFOUND.
+        Put texts of a *sort* by their names, or delete those that are ``DELETED``. Return by name: created, updated,
+        deleted, unchanged or NOTFOUND.
         """
-        return self._write({name: f"- {stored}" for name, stored in texts.items()}, is_restored=0)
+        words = self._write({sort + name: f"- {stored}" for name, stored in texts.items()}, is_restored=0)
+        return dict(zip(texts, words, strict=True))
 
-    def put_known(self, one: Known, now_ms: int) -> str:
-        """Put a known failure, and forget those that have expired. Return as ``put``."""
-        from zsched.core.known import unexpired
+    def restore(self, held: Mapping[str, str]) -> None:
+        """Write back what an archive *held*, where Redis has nothing later."""
+        self._write(held, is_restored=1)
 
-        held = self.held()
-        if expired := held.keys() - unexpired(held, now_ms).keys():
-            self._channel.execute("HDEL", self._keys.named_texts(), *expired)
-        return self.put({one.key: one.text})[one.key]
-
-    def take_back(self, one: Known) -> None:
-        """Take a known failure back."""
-        self.put({one.key: f"{one.until_ms} {DELETED}"})
-
-    def restore(self, held: Mapping[str, str]) -> dict[str, str]:
-        """Write back what an archive *held*, where Redis has nothing later. Return as ``put``."""
-        return self._write(held, is_restored=1)
-
-    def _write(self, texts: Mapping[str, str], is_restored: int) -> dict[str, str]:
+    def _write(self, texts: Mapping[str, str], is_restored: int) -> list[str]:
         rows = [each for name, held in texts.items() for each in (name, *held.split(" ", 1))]
         _, *words = self._scripts.call("named_texts", rows=rows, is_restored=is_restored)
-        return dict(zip(texts, map(word_text, words), strict=True))
+        return list(map(word_text, words))

@@ -180,11 +180,11 @@ class Reader:
                     return change.run_id if change.is_firing else None
         return None
 
-    def overview(self) -> Overview:
-        """Return counts, leader and backlog. Raises as ``storage.overview.read_overview``."""
+    def overview(self, known: Sequence[Known] = ()) -> Overview:
+        """Return counts, leader and backlog. *known* as in ``storage.overview.read_overview``. Raises as that."""
         from zsched.storage.overview import read_overview  # for `zsched status`
 
-        return read_overview(self._link, self._keys)
+        return read_overview(self._link, self._keys, known)
 
     def on_wire(self, read: Callable[Concatenate[Wire, Keys, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return what *read* reads over one connection, such as ``storage.queues.stalled_queues``. Raises as *read*."""

@@ -20,6 +20,7 @@ from zsched.web.calls import Admitted, Body, PathId, routes
 router, health = routes("calendars"), routes("health")
 
 _ONE: Final = "/calendars/{name:plain}"
+_KNOWN: Final = dict.fromkeys(("func", "error", "note", "for"), TEXT)
 _LIST: Final = {"type": "array", "items": TEXT, "maxItems": MOST_DATES}
 
 
@@ -58,10 +59,7 @@ async def list_known_failures(call: Admitted) -> Response:
     return JsonAnswer({"known_failures": [one.to_dict() for one in await call.client.known_failures()]})
 
 
-@health.post(
-    "/known-failures",
-    **schemas.action("Make failures known.", "KnownFailure", func=TEXT, error=TEXT, note=TEXT, **{"for": TEXT}),
-)
+@health.post("/known-failures", **schemas.action("Make failures known.", "KnownFailure", **_KNOWN))
 async def ack(call: Admitted, body: Body) -> Response:
     """
     Make failed, lost or refused runs known by the globs `func` and `error`, or one of them, `for` a time such as `7d`.

@@ -189,8 +189,8 @@ class LogCounts:
         """Return the counts so far as those of the last *span_ms*."""
         sorted_ms = sorted(self.lates_ms)
         p50, p99 = ((sorted_ms[int((len(sorted_ms) - 1) * share)] if sorted_ms else None) for share in (0.5, 0.99))
-        happened, ended, is_whole = Counter(self.happened), Counter(self.ended), self.rebuilt_ms is None
-        known = Counter(self.known)
+        happened, ended, known = Counter(self.happened), Counter(self.ended), Counter(self.known)
+        is_whole = self.rebuilt_ms is None
         return Stretch(span_ms, happened, ended, self.late_ms, self.missed, is_whole, p50, p99, known)
 
     def add(self, older: LogCounts) -> None:

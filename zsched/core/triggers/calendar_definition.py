@@ -54,11 +54,6 @@ class Calendar:
     owner: str | None = None
     left_out: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> str:
-        """Its name among the named texts."""
-        return SORT + self.name
-
     def to_dict(self) -> dict[str, Any]:
         """Return it with all its parts, and its owner."""
         return {**{part: [] for part in PARTS}, "owner": None, **json.loads(self.text)}

@@ -23,6 +23,7 @@ from zsched.aio import bridge
 from zsched.core.clock import from_ms
 from zsched.core.known import Known, known_as
 from zsched.core.occurrences.changes import Change
+from zsched.core.options.arguments import LONGEST_FILTER
 from zsched.core.repair import Repaired
 from zsched.core.runs.run import BAD, UNSUCCESSFUL, Run, RunStatus
 from zsched.errors import InvalidSchedule, RedisRefused
@@ -41,7 +42,7 @@ _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
 _GROUPED: Final = 500  # the newest runs, in groups; an archive takes 0.2 ms for each
 _LEFT_OUT: Final = "not."  # before a group's key in a form
 _FIELDS: Final = 200  # of that form
-_COMPARED: Final = 250  # characters of an error that a group's glob has
+_KNOWN: Final = ("func", "error", "for", "note")
 
 
 class FailureGroup(NamedTuple):
@@ -55,7 +56,8 @@ class FailureGroup(NamedTuple):
     @property
     def glob(self) -> str:
         """A glob for their errors, but for their numbers."""
-        return re.sub("[0-9]+", "*", escape(self.last.error[:_COMPARED])) + "*" * (len(self.last.error) > _COMPARED)
+        glob = re.sub("[0-9]+", "*", escape(self.last.error))
+        return glob if len(glob) <= LONGEST_FILTER else f"{glob[: LONGEST_FILTER - 1]}*"
 
 
 class FailureGroups:
@@ -139,10 +141,8 @@ async def ack(view: Viewed, request: Request) -> Response:
     if name := form.get("remove"):
         said = f"known failure {name}: {'taken back' if await client.remove_ack(name) else 'not found'}"
     else:
-        one = await client.ack(
-            func=form.get("func") or None, error=form.get("error") or None, for_=form.get("for") or "7d",
-            note=form.get("note", ""),
-        )  # fmt: skip
+        given = {"for_" if name == "for" else name: form[name] for name in _KNOWN if form.get(name)}
+        one = await client.ack(**given)
         said = f"known until {view.local(one.until_ms)}"
     return view.done(said, "runs" if filters else "", **filters)
 
