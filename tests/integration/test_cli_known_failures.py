@@ -117,7 +117,7 @@ def test_many_known_failures_are_left_out_and_others_of_that_minute_are_not(zsch
     assert "6 of 10 runs" in next(one["problem"] for one in told["warnings"] if one["name"] == "failing")
 
 
-def test_a_schedule_that_fails_again_and_again_in_a_known_way_is_no_warning(
+def test_a_schedule_whose_last_failure_is_known_leaves_the_warnings(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     def failing() -> bool:

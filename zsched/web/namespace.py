@@ -60,7 +60,7 @@ async def list_known_failures(call: Admitted) -> Response:
 
 
 @health.post("/known-failures", **schemas.action("Make failures known.", "KnownFailure", **_KNOWN))
-async def ack(call: Admitted, body: Body) -> Response:
+async def ack_failures(call: Admitted, body: Body) -> Response:
     """
     Make failed, lost or refused runs known by the globs `func` and `error`, or one of them, `for` a time such as `7d`.
     """
@@ -72,7 +72,7 @@ async def ack(call: Admitted, body: Body) -> Response:
 @health.delete(
     "/known-failures/{name:plain}", **schemas.route("What became of it.", "Result", failures=schemas.FAILED_WRITES)
 )
-async def remove_ack(name: PathId, call: Admitted) -> Response:
+async def delete_known_failure(name: PathId, call: Admitted) -> Response:
     """Take a known failure back."""
     call.demand_write()
     call.demand_all("known failures")
