@@ -71,7 +71,7 @@ class NamedTextCalls(Past):
         return self._store.named_texts.put(SORT, {name: DELETED})[name] == "deleted"
 
     def known_failures(self) -> list[Known]:
-        """Return the failures that are known now, the first to end first."""
+        """Return what ``ack`` made known, the first to end first: ``name``, ``func``, ``error``, ``until_ms``, …"""
         return self._reader.known()
 
     def ack(
