@@ -101,17 +101,17 @@ def _by_archive(settings: Settings, tz: str) -> tuple[dict[str, Any], Sequence[s
 
 
 @command()
-@click.option("--func", metavar="GLOB", help="Failures of functions like this.")
-@click.option("--error", metavar="GLOB", help="Failures with an error like this, as zsched history shows it.")
+@click.option("--func", metavar="GLOB", help="Of functions like this.")
+@click.option("--error", metavar="GLOB", help="With errors like this, as zsched history shows them.")
 @click.option("--for", "for_", type=duration, metavar="DURATION", help="How long, 90d at most; default 7d.")
 @click.option("--note", metavar="TEXT", help="Why, one line.")
 @click.option("--remove", metavar="NAME", help="Take it back.")
 @zone_option()
 def ack(invocation: Invocation, /, remove: str | None, tz: str, **given: Any) -> int:
     """
-    Say that failures are known: `zsched status` and messages leave them out until the time has passed; history and
-    counts show them. A failed, lost or refused run is known if it matches --func and --error. The same globs again
-    replace time and note. Without options, list what is known. Exit code 3: --remove finds nothing.
+    Make failures known: `zsched status` and messages leave them out for a time; history and counts show them. They are
+    failed, lost or refused runs that match both globs. The same globs again replace time and note. Without options,
+    list them. Exit code 3: --remove finds nothing.
 
     \b
     Examples:

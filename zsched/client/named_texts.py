@@ -79,12 +79,11 @@ class NamedTextCalls(Past):
         note: str = "",
     ) -> Known:  # fmt: skip
         """
-        Make failures known: runs of functions like *func* that ended failed, lost or refused, with an error like
-        *error*, globs both. For *for_*, 90 days at most, ``zsched status`` and messages leave them out; history and
-        counts have them. The same globs again replace time and *note*.
+        Make failed, lost and refused runs known: of functions like *func*, with errors like *error*, both globs. For
+        *for_*, 90 days at most, ``zsched status`` and messages leave them out. The same globs again replace that.
 
         Raises:
-            InvalidSchedule: both globs are missing, or an argument is bad; nothing was written.
+            InvalidSchedule: both globs are missing, or an argument is bad.
         """
         from zsched.core.known import SORT, Known
         from zsched.storage.named_texts import DELETED

@@ -330,8 +330,8 @@ class Schedules(NamedTextCalls):
 
     def recent(self) -> RecentActivity:
         """
-        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs, from the log in Redis; a
-        known failure is not in the list.
+        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs that are not known, from
+        the log in Redis.
         ``is_cut``: it took longer than a quarter of a second, so the last period is incomplete.
         """
         return self._reader.recent(self._clock)
