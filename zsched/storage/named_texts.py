@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zsched.core.known import Known
 
 DELETED: Final = "-"
+_ALL: Final = 1_000_000  # named texts
 
 
 def read_calendars(channel: Channel, keys: Keys) -> Calendars:
@@ -52,9 +53,10 @@ class NamedTextStore:
         return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
 
     def present(self, sort: str) -> dict[str, str]:
-        """Return by name the present texts of a *sort*."""
-        found = {name.removeprefix(sort): held for name, held in self.held().items() if name.startswith(sort)}
-        return {name: text for name, held in found.items() if (text := held.partition(" ")[2]) != DELETED}
+        """Return by name the present texts of a *sort*; a large text of another sort costs nothing."""
+        _, flat = self._channel.execute("HSCAN", self._keys.named_texts(), 0, "MATCH", f"{sort}*", "COUNT", _ALL)
+        names, texts = map(text, flat[::2]), (text(held).partition(" ")[2] for held in flat[1::2])
+        return {name.removeprefix(sort): each for name, each in zip(names, texts, strict=True) if each != DELETED}
 
     def put(self, sort: str, texts: Mapping[str, str]) -> dict[str, str]:
         """
