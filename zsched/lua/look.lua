@@ -2,7 +2,7 @@
 --
 -- KEYS   meta log deadlines
 -- ARGV   fields   of RQ's hash, by spaces. exc_string comes from the newest result of a failed run; behind a blank
---                 are its zs_attempts, if it has them. zs_func is returned of a failed run; without it, its description
+--                 are its zs_attempts, if it has them. zs_func is that of a failed run; without one, its description.
 --                 rate_limit_key of a run that waits for a slot is returned as "<key> (<number of slots>)"
 --        ...      run ids
 -- RETURNS  OK, then per run: - if RQ has no job of it (or its key is of another type), else the fields, joined by \0;
