@@ -48,6 +48,7 @@ class Place:
         )
         self.scripts, self._log = Scripts(link, self.keys), Log(link, self.keys)
         self._look, self._looking = looking(settings, link), threading.Lock()
+        self._known = list[Known]()
         self._view: tuple[float, StatusView] | None = None
         self.reader = Reader(link, self.keys, Encoder(settings.rq.serializer))
 
@@ -61,6 +62,7 @@ class Place:
     def archived_us(self) -> int | None:
         """Return the server's time, up to which the archive has the log; None if it is behind."""
         now_ms, last = server_now_ms(self.link, self.keys), self._log.last()
+        self._known = read_known(self.link, self.keys, now_ms)
         seen = None if last is None else last.position
         self.archiver.wait_until(seen, _ARCHIVED_S)
         has = self.archiver.position
@@ -75,8 +77,9 @@ class Place:
             return self._view[1]
 
     def is_known(self, change: Change) -> bool:
-        """Return True if *change* is a known failure."""
-        return False
+        """Return True if *change* is a failure that is known now."""
+        run, func = change.run, (change.facets or NO_FACETS).func
+        return run is not None and known_as(run._replace(func=func), self._known, self.clock.now_ms()) is not None
 
 
 class Teller(Loop):
