@@ -65,9 +65,9 @@ def notified(redis_url: str, client: Client) -> Iterator[Notified]:
 def fail(client: Client, redis_client: redis.Redis) -> Fail:
     """A function that lets runs fail, each of a schedule of its own, and waits until RQ has executed them."""
 
-    def let_fail(*ids: str, queue: str = "default", **options: Any) -> None:
+    def let_fail(*ids: str, queue: str = "default", func: str = FAILS, **options: Any) -> None:
         for id in ids:
-            client.schedule(FAILS, args=(f"/nowhere/<{len(id)}>&",), id=id, after=0, queue=queue, **options)
+            client.schedule(func, args=(f"/nowhere/<{len(id)}>&",), id=id, after=0, queue=queue, **options)
         waiting = Queue(queue, connection=redis_client)
         eventually(lambda: len(waiting) == len(ids))
         work_off(waiting, redis_client)
@@ -151,6 +151,19 @@ def test_a_sink_gets_only_the_schedules_of_its_filters(notified: Notified, recei
     }
     assert {"every"} == got["owners"] == got["all"]
     assert ({"tagged", "every"}, {"queued", "every"}) == (got["tags"], got["queues"])
+
+
+def test_a_known_failure_is_not_sent(
+    notified: Notified, receiver: Receiver, fail: Fail, client: Client
+) -> None:
+    client.ack(func=FAILS, error="FileNotFoundError*", for_="1h", note="moves next week")
+    notified(ops={"kind": "webhook", "url": receiver.url})
+
+    fail("known", "KNOWN")
+    fail("other", queue="email", func="os.rmdir")
+
+    eventually(lambda: receiver.messages)
+    assert ["os.rmdir"] == [message["func"] for message in receiver.messages]
 
 
 def test_slack_and_mails_get_the_text_and_a_repeat_of_a_mail_has_the_same_id(

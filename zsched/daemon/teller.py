@@ -13,6 +13,7 @@ from zsched.archive.history import History
 from zsched.archive.schema import first_since, number_of
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
+from zsched.core.known import Known, known_as
 from zsched.core.occurrences.changes import Change, SearchCursor
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures, Loop
@@ -24,6 +25,7 @@ from zsched.storage.keys import keys_of
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.meta import server_now_ms
+from zsched.storage.named_texts import read_known
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
