@@ -13,6 +13,7 @@ from zsched.archive.history import History
 from zsched.archive.schema import first_since, number_of
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
+from zsched.core.facets import NO_FACETS
 from zsched.core.known import Known, known_as
 from zsched.core.occurrences.changes import Change, SearchCursor
 from zsched.daemon.archiver import Archiver
