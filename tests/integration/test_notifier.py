@@ -153,9 +153,7 @@ def test_a_sink_gets_only_the_schedules_of_its_filters(notified: Notified, recei
     assert ({"tagged", "every"}, {"queued", "every"}) == (got["tags"], got["queues"])
 
 
-def test_a_known_failure_is_not_sent(
-    notified: Notified, receiver: Receiver, fail: Fail, client: Client
-) -> None:
+def test_a_known_failure_is_not_sent(notified: Notified, receiver: Receiver, fail: Fail, client: Client) -> None:
     client.ack(func=FAILS, error="FileNotFoundError*", for_="1h", note="moves next week")
     notified(ops={"kind": "webhook", "url": receiver.url})
 
