@@ -39,6 +39,7 @@ LISTS = {
     "rate_limited": "holders limit since waiting",
     "unheard": "meant queue waiting waits_s",
     "known_failures": "at by error func name note until_at",
+    "sinks": "address error kind last last_at name on",
     "next": "func id kind next_at priority queue",
     "archives": "behind complete_since host id path position state told_at trouble",
 }

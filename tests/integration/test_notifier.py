@@ -107,7 +107,7 @@ def test_a_message_that_is_refused_comes_again_with_the_same_id_and_status_names
     receiver.answer = lambda request: (200, b"")
     eventually(lambda: receiver.taken)
     assert 1 == len({request.json["id"] for request in receiver.seen})
-    eventually(lambda: read_overview(link, KEYS).sinks[0].said and not read_overview(link, KEYS).sinks[0].error)
+    eventually(lambda: read_overview(link, KEYS).sinks[0].last and not read_overview(link, KEYS).sinks[0].error)
 
 
 def test_a_sink_that_hangs_delays_no_other_sink(notified: Notified, receiver: Receiver, fail: Fail) -> None:

@@ -322,7 +322,7 @@ class Notifier:
         for one in self._tellers:
             mine, error = found[one.sink.name], shown.get(f"sink {one.name}")
             mine |= {} if error is None else {"error": error}
-            mine |= one.about if one.about.get("said_ms", 0) > mine.get("said_ms", 0) else {}
+            mine |= one.about if one.about.get("last_ms", 0) > mine.get("last_ms", 0) else {}
         return found
 
     def test(self, name: str) -> str:

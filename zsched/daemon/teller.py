@@ -115,7 +115,7 @@ class Teller(Loop):
 
     def worked(self, text: str) -> None:
         """Note that the receiver took *text*."""
-        self.about, self._failed_s = {"said": text, "said_ms": self._clock.now_ms()}, 0.0
+        self.about, self._failed_s = {"last": text, "last_ms": self._clock.now_ms()}, 0.0
         self.place.failures.end("sink", self.name)
 
     # -- the thread -------------------------------------------------------------------------------
