@@ -35,7 +35,6 @@ KEYS = Keys("default")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teller, "LOOK_S", 0.05)
-    monkeypatch.setattr(teller, "_LOOK_AGAIN_MS", 0.0)
     monkeypatch.setattr(notifier, "_HEALTH_S", 0.05)
     monkeypatch.setattr(notifier, "_NOTED_MS", 0.0)
 
