@@ -257,8 +257,8 @@ _NEXT: Final = {  # the condition under which another scheduler fires these sche
 def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
     """
     Undo an import. OWNER is the owner that it reported, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,
-    rq-scheduler or rq-scheduled. Its schedules are cancelled, and moved jobs go back. A schedule that fires within 30
-    s, or cannot be given back, stays and is listed; then the exit code is 1.
+    rq-scheduler or rq-scheduled. Its schedules are cancelled, and moved jobs go back. What fires within 30 s, or cannot
+    be given back, stays and is listed (exit code 1).
 
     \b
     Example:
