@@ -228,8 +228,7 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
 def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bool) -> int:
     """
     Import RQ's own delayed jobs, made by enqueue_at and enqueue_in, with their ids, for a history, `zsched why` and
-    recovery. A daemon pushes them without an import, too. Jobs due within 30 s, and runs that wait for another attempt,
-    stay.
+    recovery. A daemon pushes them without an import, too.
 
     \b
     Example:
