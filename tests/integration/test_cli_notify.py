@@ -44,7 +44,7 @@ def test_the_sinks_of_the_settings_are_listed_without_their_secrets(zsched: Zsch
     assert "neither the leader nor these settings have a [notify.<name>]" in nothing.stdout
     assert "https://hooks.example.com " in listed.stdout
     assert "s3cret" not in listed.stdout
-    assert ("slack", None, None) == (sink["kind"], sink["said"], sink["error"])
+    assert ("slack", None, None) == (sink["kind"], sink["last"], sink["error"])
 
 
 def test_a_mistake_in_a_sink_is_a_usage_error(zsched: Zsched, config: Path) -> None:

@@ -39,6 +39,7 @@ LISTS = {
     "rate_limited": "holders limit since waiting",
     "unheard": "meant queue waiting waits_s",
     "known_failures": "at by error func name note until_at",
+    "sinks": "address error kind last last_at name on",
     "next": "func id kind next_at priority queue",
     "archives": "behind complete_since host id path position state told_at trouble",
 }
@@ -219,7 +220,8 @@ def hurt(led: redis.Redis, client: Client) -> None:
     report(led, "other", state="refused")
     report(led, "old", state="outdated")
     audit = {"at": at_ms, "checked": 10, "alarms": 3, "repaired": 2}
-    report(led, "well", daemon="d2", version="2", tzdata="b", audit=audit, unknown_entries=2)
+    sinks = {"ops": {"kind": "slack", "address": "https://hooks.example.com", "on": ["failed"]}, "broken": "text"}
+    report(led, "well", daemon="d2", version="2", tzdata="b", audit=audit, unknown_entries=2, sinks=sinks)
     late = client.schedule("app.run", id="a", at=from_ms(at_ms - 60_000), allow_past=True, queue="email").run_id
     led.hset(f"{RQ}:job:{late}", "created_at", "2026-01-01T00:00:00.000000Z")  # it was not put late
     client.schedule("app.run", id="later", after=3600, queue="push")

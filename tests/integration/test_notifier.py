@@ -35,7 +35,6 @@ KEYS = Keys("default")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teller, "LOOK_S", 0.05)
-    monkeypatch.setattr(teller, "_LOOK_AGAIN_MS", 0.0)
     monkeypatch.setattr(notifier, "_HEALTH_S", 0.05)
     monkeypatch.setattr(notifier, "_NOTED_MS", 0.0)
 
@@ -107,7 +106,7 @@ def test_a_message_that_is_refused_comes_again_with_the_same_id_and_status_names
     receiver.answer = lambda request: (200, b"")
     eventually(lambda: receiver.taken)
     assert 1 == len({request.json["id"] for request in receiver.seen})
-    eventually(lambda: read_overview(link, KEYS).sinks[0].said and not read_overview(link, KEYS).sinks[0].error)
+    eventually(lambda: read_overview(link, KEYS).sinks[0].last and not read_overview(link, KEYS).sinks[0].error)
 
 
 def test_a_sink_that_hangs_delays_no_other_sink(notified: Notified, receiver: Receiver, fail: Fail) -> None:
@@ -153,9 +152,7 @@ def test_a_sink_gets_only_the_schedules_of_its_filters(notified: Notified, recei
     assert ({"tagged", "every"}, {"queued", "every"}) == (got["tags"], got["queues"])
 
 
-def test_a_known_failure_is_not_sent(
-    notified: Notified, receiver: Receiver, fail: Fail, client: Client
-) -> None:
+def test_a_known_failure_is_not_sent(notified: Notified, receiver: Receiver, fail: Fail, client: Client) -> None:
     client.ack(func=FAILS, error="FileNotFoundError*", for_="1h", note="moves next week")
     notified(ops={"kind": "webhook", "url": receiver.url})
 

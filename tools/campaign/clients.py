@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from tools.campaign.calls import Call, Ledger, now_us
-from tools.campaign.receipts import FUNC, LINGER
+from tools.campaign.receipts import FAIL, FUNC, LINGER
 from tools.campaign.workers import BULK, QUEUE
 from zsched import Client, ScheduleOptions, ScheduleRow
 from zsched.core.clock import from_ms
@@ -171,8 +171,8 @@ class Ones(Writer):
 
     def _after(self) -> None:
         id, after_s = self.new_id(), self._random.randint(0, 3000) / 1000
-        schedule = self.client.schedule
-        self.call("put", id, lambda: schedule(FUNC, id=id, after=after_s, queue=QUEUE), is_relative=True)
+        schedule, func = self.client.schedule, self._random.choice((FUNC, FAIL))
+        self.call("put", id, lambda: schedule(func, id=id, after=after_s, queue=QUEUE), is_relative=True)
 
     def _move(self) -> None:
         """Move a one-shot that is not due for a while to another time."""

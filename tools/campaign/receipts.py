@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rq import get_current_job
 
 PATH_VARIABLE = "CAMPAIGN_RECEIPTS"
-FUNC, LINGER = "tools.campaign.receipts.receive", "tools.campaign.receipts.linger"
+FUNC, LINGER, FAIL = (f"tools.campaign.receipts.{name}" for name in ("receive", "linger", "fail"))
 _LINGERS_S = 0.1
 
 
@@ -41,6 +41,12 @@ def linger(*words: str) -> None:
     job = get_current_job()
     assert job is not None
     write(ends_beside(Path(os.environ[PATH_VARIABLE])), [job.id])
+
+
+def fail(*words: str) -> None:
+    """Write a receipt, and fail: the notifier has to report it."""
+    receive(*words)
+    raise ValueError("as the campaign wants it")
 
 
 def ends_beside(path: Path) -> Path:

@@ -176,6 +176,10 @@ class Campaign:
         self._expect(lambda: not _waits(stage) and not _is_queued(stage), "what waits for another run was not launched")
         stage.wait(1.0)
         self._expect(lambda: len(stage.caught_up()) == len(stage.seats), "an archive did not catch up")
+        self._until = time.monotonic() + _REST_S
+        self._expect(lambda: not stage.unsent(), "a run that did not succeed was not reported by the notifier")
+        self._said += [f"two messages of the notifier have one id: {texts}" for texts in stage.unlike()]
+        self._say(f"{len(stage.receiver.messages)} messages of the notifier, {len(stage.receiver.seen)} attempts")
         with stage.watch() as watch:
             seats = sorted(stage.seats, key=lambda seat: is_leader(seat.process, watch))
         for seat in seats:

@@ -12,7 +12,9 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import redis
@@ -20,6 +22,7 @@ import redis
 from tests.builders.daemons import DaemonProcess
 from tests.builders.machines import slim_machine
 from tests.builders.proxies import Proxy
+from tests.builders.receivers import Receiver
 from tests.builders.redises import connect
 from tests.faults.archives import has_caught_up, history, is_leader
 from tests.waiting import eventually
@@ -27,12 +30,15 @@ from tools.campaign.calls import Ledger, now_us
 from tools.campaign.server import Server
 from tools.campaign.witnesses import Loss
 from tools.campaign.workers import QuickHand, Workers
-from zsched.core.entry import Entry
+from zsched.core.entry import Entry, UnknownEntry
+from zsched.core.log.kinds import changes
+from zsched.core.occurrences.outcomes import What
 from zsched.daemon.running import UNUSABLE
 from zsched.embedded import Guard
 
 LEASE_MS = 1_000
 _SETTINGS = {"DAEMON_LEASE_MS": str(LEASE_MS), "DAEMON_RENEW_MS": "200", "REDIS_TIMEOUT_S": "2"}
+_SINK = '[notify.hook]\nkind = "webhook"\nurl = "{}"\nevery_s = 0.5\non = ["failed", "lost", "expired"]\n'
 _STOP_S = 20.0
 
 
@@ -75,6 +81,9 @@ class Stage:
         self.seats = [Seat("one", folder / "one.db"), Seat("two", folder / "two.db")]
         self.workers = Workers(guard, self.workers_net.url, folder)
         self.hand = QuickHand(self.workers_net.url, folder / "receipts.txt")
+        self.receiver, answers = Receiver(), count()
+        self.receiver.answer = lambda request: (200, b"") if next(answers) % 2 else (503, b"every second one")
+        (folder / "zsched.toml").write_text(_SINK.format(self.receiver.url))
 
     @property
     def nets(self) -> tuple[Proxy, Proxy]:
@@ -91,6 +100,7 @@ class Stage:
 
     def close(self) -> None:
         """End everything that the guard does not end."""
+        self.receiver.close()
         self.hand.stop()
         self.workers.stop()
         for proxy in (*self.nets, self.workers_net):
@@ -107,7 +117,7 @@ class Stage:
 
     def start(self, seat: Seat, code: Path | None = None) -> None:
         """Start a daemon on *seat*; *code*: with this folder first in its PYTHONPATH."""
-        settings = _SETTINGS | {"ARCHIVE_PATH": str(seat.archive)}
+        settings = _SETTINGS | {"ARCHIVE_PATH": str(seat.archive), "CONFIG": str(self.folder / "zsched.toml")}
         seat.processes.append(DaemonProcess(self.guard, self.daemons_net.url, code=code or self._code, **settings))
         seat.is_running = True
 
@@ -203,6 +213,28 @@ class Stage:
     def await_archives(self, number: int = 1, within_s: float = 20.0) -> None:
         """Wait until at least *number* archives have the log of this moment, apart from entries written meanwhile."""
         eventually(lambda: len(self.caught_up()) >= number, within_s)
+
+    # -- the notifier -----------------------------------------------------------------------------
+
+    def unsent(self) -> set[str]:
+        """Return the runs that did not succeed, by the leader's archive, and that no message names or counts."""
+        last: dict[str, str] = {}
+        for entry in history(self.leader().archive):
+            with suppress(UnknownEntry):
+                ends = (change for change in changes(entry) if change.what is What.RUN_ENDED)
+                last |= {change.run_id or "": change.why for change in ends}
+        bad = {run_id for run_id, why in last.items() if why in ("failed", "lost", "expired")}
+        messages = self.receiver.messages
+        named = {event["run_id"] for message in messages for event in message["events"]}
+        unnamed = sum(message["count"] - len(message["events"]) for message in messages)
+        return bad - named if len(bad - named) > unnamed else set()
+
+    def unlike(self) -> list[str]:
+        """Return the messages that came with two contents and one id."""
+        bodies: dict[str, set[str]] = {}
+        for request in list(self.receiver.taken):
+            bodies.setdefault(request.json["id"], set()).add(request.body.decode())
+        return ["\n".join(texts) for texts in bodies.values() if len(texts) > 1]
 
     # -- after a fault ----------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def list_(invocation: Invocation) -> int:
     here = {sink.name: SinkSeen(sink.name, sink.kind, sink.address, sink.on) for sink in own}
     found = (here | told).values()
     rows = [
-        (one.name, one.kind, one.address, ", ".join(one.on) or "health", one.said or "-", one.error or "-")
+        (one.name, one.kind, one.address, ", ".join(one.on) or "health", one.last or "-", one.error or "-")
         for one in found
     ]
     nothing = "neither the leader nor these settings have a [notify.<name>]"

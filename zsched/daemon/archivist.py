@@ -67,9 +67,14 @@ class Archivist:
         self._link, self._keys, self._daemon = link, keys_of(settings), facts["daemon"]
         self._meter, failures = meter or Meter(), failures or Failures()
         self.archiver = Archiver(settings, link, clock, facts, self._meter, failures, on_pass)
-        self._notifier = _notifier(settings, link, clock, self.archiver, failures)
-        test = None if self._notifier is None else self._notifier.test
-        self._answerer = Answerer(self.archiver, link, self._keys, failures, test)
+        self._notifier: Notifier | None = None
+        if settings.notify:
+            from zsched.daemon.notifier import Notifier  # with the checks of health and more
+
+            self._notifier = Notifier(settings, link, clock, self.archiver, failures)
+        self._answerer = Answerer(
+            self.archiver, link, self._keys, failures, self._notifier.test if self._notifier else None
+        )
         tracebacks = settings.rq.tracebacks
         tracker = Tracker(self.archiver, self._keys, tracebacks=tracebacks)
         lost = LostRuns(self.archiver, self._keys, tracker, tracebacks=tracebacks)
@@ -117,20 +122,6 @@ class Archivist:
         if self._notifier is not None:
             self.archiver.sinks = self._notifier.about()
         return _LOOK_S
-
-
-def _notifier(settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> Notifier | None:
-    """Return the notifier, if there are sinks. Raises ConfigError."""
-    if not settings.notify:
-        return None
-    try:
-        from zsched.daemon.notifier import Notifier  # its library comes with an extra
-    except ModuleNotFoundError as error:
-        if error.name != "httpx":
-            raise
-        place, remedy = f"[notify.{next(iter(settings.notify))}]", "install it: pip install 'zsched[notify]'"
-        raise ConfigError(f"{place}: httpx is not installed; {remedy}") from error
-    return Notifier(settings, link, clock, archiver, failures)
 
 
 def run_archivist(read: Callable[[], Settings]) -> int:

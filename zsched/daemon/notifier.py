@@ -37,7 +37,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures
 from zsched.daemon.teller import LogTeller, Place, Teller, place_in
 from zsched.health.facts import Finding
-from zsched.health.status import StatusView
+from zsched.health.status import StatusView, looking
 from zsched.notify.message import UNHEALTHY, Gathered, Message, kind_of, order_of, searched_for
 from zsched.notify.monitors import Monitor, Monitors, monitor_of, monitors_of
 from zsched.notify.sinks import Ping, Sink, SinkFailed, sinks_of
@@ -223,7 +223,15 @@ class MonitorTeller(LogTeller):
         return self._known[id]
 
 
-class HealthTeller(Teller):
+class StatusTeller(Teller):
+    """Tells something of ``zsched status``."""
+
+    def __init__(self, name: str, sink: Sink, place: Place) -> None:
+        super().__init__(name, sink, place)
+        self.look = looking(place.settings, place.link)
+
+
+class HealthTeller(StatusTeller):
     """Tells the problems that ``zsched status`` has, if two looks in a row find others than were told."""
 
     def begin(self, seen: str) -> None:
@@ -232,7 +240,7 @@ class HealthTeller(Teller):
         self._before = self._told
 
     def tell(self, term: Term) -> float:
-        problems = {one.name: f"{one.text}; {one.remedy}" for one in self.place.look().verdict.problems}
+        problems = {one.name: f"{one.text}; {one.remedy}" for one in self.look().verdict.problems}
         names, before = frozenset(problems), self._before
         self._before = names
         if names != self._told and names == before:
@@ -244,7 +252,7 @@ class HealthTeller(Teller):
         return _HEALTH_S
 
 
-class PingTeller(Teller):
+class PingTeller(StatusTeller):
     """
     Pings each minute while the daemons are healthy: this one leads, its archive follows the log, ``zsched status`` has
     no problem of daemons, the last audit is fresh, Redis takes writes and its clock moves.
@@ -254,7 +262,7 @@ class PingTeller(Teller):
         self._last_ms, self._last_own_ms = 0, 0.0
 
     def tell(self, term: Term) -> float:
-        view = self.place.look()
+        view = self.look()
         now_ms, own_ms = view.facts.overview.now_ms, self._clock.monotonic_ms()
         is_moving = now_ms - self._last_ms >= (own_ms - self._last_own_ms) / 2
         if not is_moving or not _is_well(view):
@@ -322,7 +330,7 @@ class Notifier:
         for one in self._tellers:
             mine, error = found[one.sink.name], shown.get(f"sink {one.name}")
             mine |= {} if error is None else {"error": error}
-            mine |= one.about if one.about.get("said_ms", 0) > mine.get("said_ms", 0) else {}
+            mine |= one.about if one.about.get("last_ms", 0) > mine.get("last_ms", 0) else {}
         return found
 
     def test(self, name: str) -> str:

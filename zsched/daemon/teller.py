@@ -5,7 +5,6 @@ sinks. It works while its daemon leads and its archive follows the log. ``notifi
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,6 @@ from zsched.core.occurrences.changes import Change, SearchCursor
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures, Loop
 from zsched.errors import ServerChanged, Stale
-from zsched.health.status import StatusView, looking
 from zsched.notify.sinks import Sink, SinkFailed
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
@@ -35,7 +33,6 @@ LOOK_S: Final = 1.0  # between two looks at the log, or for a term
 _FIRST_US: Final = 600_000_000  # how far back a teller begins
 _ARCHIVED_S: Final = 1.0  # for the archive to have the log of now
 _LONGEST_S: Final = 30.0  # between two attempts to send
-_LOOK_AGAIN_MS: Final = 5000.0  # between two looks at the health
 
 
 class Place:
@@ -50,9 +47,8 @@ class Place:
             failures,
         )
         self.scripts, self._log = Scripts(link, self.keys), Log(link, self.keys)
-        self._look, self._looking = looking(settings, link), threading.Lock()
+        self.settings = settings
         self._known = list[Known]()
-        self._view: tuple[float, StatusView] | None = None
         self.reader = Reader(link, self.keys, Encoder(settings.rq.serializer))
 
     @property
@@ -70,14 +66,6 @@ class Place:
         self.archiver.wait_until(seen, _ARCHIVED_S)
         has = self.archiver.position
         return now_ms * 1000 if seen is None or (has is not None and has.order >= seen.order) else None
-
-    def look(self) -> StatusView:
-        """Return the status of now, or of some seconds ago."""
-        with self._looking:
-            now_ms = self.clock.monotonic_ms()
-            if self._view is None or now_ms - self._view[0] >= _LOOK_AGAIN_MS:
-                self._view = now_ms, self._look()
-            return self._view[1]
 
     def is_known(self, change: Change) -> bool:
         """Return True if *change* is a failure that is known now."""
@@ -115,7 +103,7 @@ class Teller(Loop):
 
     def worked(self, text: str) -> None:
         """Note that the receiver took *text*."""
-        self.about, self._failed_s = {"said": text, "said_ms": self._clock.now_ms()}, 0.0
+        self.about, self._failed_s = {"last": text, "last_ms": self._clock.now_ms()}, 0.0
         self.place.failures.end("sink", self.name)
 
     # -- the thread -------------------------------------------------------------------------------

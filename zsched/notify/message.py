@@ -142,7 +142,7 @@ class _Group:
         return Message(
             *(id, self.kind, namespace, text, at, until),
             *(self.count, func, self.reason, (*details, *([f"and {more:,} more"] if more else []))),
-            events=[one.shown_occurrence() for one, _ in self.first],
+            events=[one.shown_occurrence() | {"cursor": None} for one, _ in self.first],  # it differs by archive
         )
 
 

@@ -23,6 +23,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from email.message import EmailMessage
 from fnmatch import fnmatchcase
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
@@ -127,10 +128,6 @@ class HttpSink(Sink):
             raise SinkFailed(f"{self.address} answered {answer.status_code}" + (f": {said}" if said else ""))
         return answer
 
-    def post(self, value: object, **headers: str) -> None:
-        """POST *value* as JSON. Raises SinkFailed."""
-        self.ask("POST", self._url, json.dumps(value).encode(), Content_Type="application/json", **headers)
-
 
 class Webhook(HttpSink):
     """Signed as Standard Webhooks 1.0 says, if there is a secret: ``whsec_`` and Base64, or any text."""
@@ -161,10 +158,8 @@ class Slack(HttpSink):
     kind = "slack"
 
     def send(self, message: Message) -> None:
-        text = "\n".join(message.lines)
-        for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-            text = text.replace(char, escaped)
-        self.post({"text": text})
+        text = escape("\n".join(message.lines), quote=False)
+        self.ask("POST", self._url, json.dumps({"text": text}).encode(), Content_Type="application/json")
 
 
 class Email(Sink):

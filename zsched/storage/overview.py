@@ -161,19 +161,19 @@ def _text(value: object) -> str | None:
 
 
 class SinkSeen(NamedTuple):
-    """A sink of the notifier, as its daemon reports it. ``said``: its last message; ``error``: why it fails now."""
+    """A sink of the notifier, as its daemon reports it. ``last``: its last message; ``error``: why it fails now."""
 
     name: str
     kind: str
     address: str
     on: tuple[str, ...]
-    said: str | None = None
-    said_ms: int | None = None
+    last: str | None = None
+    last_ms: int | None = None
     error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON, by ``json_of``; every key is always present and stable."""
-        return json_of(self, "name", "kind", "address", "on", "said", "said_at", "error")
+        return json_of(self, "name", "kind", "address", "on", "last", "last_at", "error")
 
     @classmethod
     def of(cls, report: Report) -> list[SinkSeen]:
@@ -181,10 +181,10 @@ class SinkSeen(NamedTuple):
         found, sinks = [], report.about.get("sinks")
         for name, one in sinks.items() if isinstance(sinks, dict) else ():
             if isinstance(one, dict):
-                kind, address, said, error = (_text(one.get(key)) for key in ("kind", "address", "said", "error"))
+                kind, address, last, error = (_text(one.get(key)) for key in ("kind", "address", "last", "error"))
                 on = one.get("on")
                 kinds = tuple(map(str, on)) if isinstance(on, list) else ()
-                found.append(cls(name, kind or "?", address or "?", kinds, said, _number(one.get("said_ms")), error))
+                found.append(cls(name, kind or "?", address or "?", kinds, last, _number(one.get("last_ms")), error))
         return found
 
 
