@@ -51,8 +51,7 @@ _OPTION_NOTES: Final = """
 - `id`: 1 to 128 of `A-Z`, `a-z`, `0-9`, `_` and `-`, not beginning with `-`.
 - A duration is seconds, a text such as `"2m"` or `"1h30m"`, or in Python a `timedelta`. The units are `w`, `d`, `h`,
   `m`, `s` and `ms`.
-- `tz` is an IANA name. Abbreviations and offsets (`EST`, `UTC+9`) are refused: they have no summer time. The error
-  suggests zones.
+- `tz` is an IANA name. Abbreviations and offsets (`EST`, `UTC+9`) are refused: they have no summer time.
 - `at`: a naive datetime with `fold=1` is the second pass of a repeated time.
 - `every`: 1 ms to 100 years of elapsed time, whatever clocks do. It counts from `starts`, else from the put that made
   the rule. Another put with the same rule keeps that origin.
@@ -73,7 +72,7 @@ _OPTION_NOTES: Final = """
   [RQ 3](../explanation/policies.md#too-many-at-once).
 - `tags`: at most 32, of at most 200 characters each. A call (function and arguments) has at most 256 KiB
   (`[limits] payload_bytes`).
-- `durable` costs some milliseconds. Without an archive's answer the call raises `NotArchived`.
+- `durable` costs some milliseconds.
 - [Policies](../explanation/policies.md) explains `overlap`, `catch_up`, `expires_after` and `jitter`.
 
 ## When clocks change

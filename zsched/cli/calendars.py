@@ -56,7 +56,7 @@ def list_(invocation: Invocation) -> int:
 @command(of=calendars)
 @click.argument("name")
 def show(invocation: Invocation, name: str) -> int:
-    """Show calendar NAME as a file of schedules has it. Exit code 3: there is no such calendar."""
+    """Show calendar NAME as a file of schedules has it."""
     parts = invocation.client().calendars().get(name)
     if parts is None:
         return invocation.result(name, "not_found")
@@ -84,5 +84,5 @@ def put(invocation: Invocation, name: str, dates: tuple[str, ...], windows: tupl
 @command(of=calendars)
 @click.argument("name")
 def delete(invocation: Invocation, name: str) -> int:
-    """Delete calendar NAME, which no schedule names. Exit code 3: there is no such calendar."""
+    """Delete calendar NAME, which no schedule names."""
     return invocation.result(name, "deleted" if invocation.client().delete_calendar(name) else "not_found")

@@ -75,7 +75,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
     Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. A schedule whose arguments fit
-    neither TOML nor JSON becomes a comment; then stderr has the reason, and the exit code is 1.
+    neither TOML nor JSON becomes a comment (exit code 1).
 
     \b
     Examples:

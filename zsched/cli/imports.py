@@ -228,8 +228,7 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
 def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bool) -> int:
     """
     Import RQ's own delayed jobs, made by enqueue_at and enqueue_in, with their ids, for a history, `zsched why` and
-    recovery. A daemon pushes them without an import, too. Jobs due within 30 s, and runs that wait for another attempt,
-    stay.
+    recovery. A daemon pushes them without an import, too.
 
     \b
     Example:
@@ -257,8 +256,8 @@ _NEXT: Final = {  # the condition under which another scheduler fires these sche
 def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
     """
     Undo an import. OWNER is the owner that it reported, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,
-    rq-scheduler or rq-scheduled. Its schedules are cancelled, and moved jobs go back. A schedule that fires within 30
-    s, or cannot be given back, stays and is listed; then the exit code is 1.
+    rq-scheduler or rq-scheduled. Its schedules are cancelled, and moved jobs go back. What fires within 30 s, or cannot
+    be given back, stays and is listed (exit code 1).
 
     \b
     Example:

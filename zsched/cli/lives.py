@@ -135,8 +135,7 @@ def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
 def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
     Release quarantined schedules, by id or by filters, when the cause is gone; `zsched why ID` says what.
-    Daemons do this by themselves within minutes. What neither Redis nor an archive has is refused: schedule it again,
-    or cancel it.
+    Daemons do this by themselves within minutes.
 
     \b
     Examples:

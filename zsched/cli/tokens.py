@@ -48,7 +48,7 @@ def add(
 ) -> int:
     """
     Add account NAME and print its token, which is shown only here. Roles: viewer reads; scheduler also changes
-    schedules and runs; operator may do everything. The patterns limit what it reads and changes; each may be repeated.
+    schedules and runs; operator may do everything. The patterns limit it; each may be repeated.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def list_(invocation: Invocation) -> int:
 @click.argument("name")
 @click.option("--expires", required=True, metavar="WHEN", help="A duration from now on, a time, or never.")
 def set_(invocation: Invocation, name: str, expires: str) -> int:
-    """Set the expiry of account NAME. Exit code 3: there is no such account."""
+    """Set the expiry of account NAME."""
     given = None if expires == "never" else moment(expires)
     at = moment_at(-given if isinstance(given, timedelta) else given, "expires", None)
     at_ms = None if at is None else to_ms(at)
@@ -98,7 +98,7 @@ def set_(invocation: Invocation, name: str, expires: str) -> int:
 @command(of=tokens)
 @click.argument("name")
 def revoke(invocation: Invocation, name: str) -> int:
-    """Revoke account NAME: its token and its sessions end at once. Exit code 3: there is no such account."""
+    """Revoke account NAME: its token and its sessions end at once."""
     was_there = accounts_file(invocation.settings()).revoke(name)
     return invocation.result(name, "revoked" if was_there else "not_found")
 
