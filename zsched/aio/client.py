@@ -74,9 +74,7 @@ async def _async_iterator(found: Iterator[T]) -> AsyncIterator[T]:
 
 def _callback(given: Any) -> Any:
     """Return *given*, or a function that waits for it if it is a coroutine function."""
-    if not inspect.iscoroutinefunction(given):
-        return given
-    return lambda *arguments: wait(given(*arguments))
+    return given if not inspect.iscoroutinefunction(given) else lambda *arguments: wait(given(*arguments))
 
 
 def _rows(given: AsyncIterable[T]) -> Iterator[T]:

@@ -325,8 +325,7 @@ def prefix_row(length: int, first_n: int, last_n: int, ids: Iterable[str]) -> Pr
 
 def bits_in(row: PrefixRow) -> bytes:
     """Return the filter in a row of the table. Raises ArchiveCorrupt."""
-    what = "the prefixes of history entries %r to %r are"
-    body.demand_sum(_sum_of_block, row[:-1], row[-1], what, *row[1:3])
+    body.demand_sum(_sum_of_block, row[:-1], row[-1], "the prefixes of history entries %r to %r are", *row[1:3])
     return row[3]
 
 

@@ -256,8 +256,7 @@ class Recall:
             with converted(self._path):
                 for stored in self._db.execute(query, (self.life, *page)):
                     found[stored[0]].append(self.record(stored))
-            for id, records in found.items():
-                yield self._recalled(id, records, touched, over_of.get(id, ()))
+            yield from (self._recalled(id, records, touched, over_of.get(id, ())) for id, records in found.items())
 
     def known_all(self) -> Iterator[Recalled]:
         """
@@ -363,5 +362,4 @@ def recalling_beside(path: Path) -> Iterator[tuple[Recall, Position | None]]:
             db.execute("BEGIN")
             facts = stored_facts(db, path)
         is_whole = "boot_n" not in facts and not int(facts.get("unknown_entries", 0))
-        position = body.position_of(facts.get("position")) if is_whole else None
-        yield Recall(db, path, facts), position
+        yield Recall(db, path, facts), body.position_of(facts.get("position")) if is_whole else None

@@ -196,8 +196,7 @@ class Search:
         for low, high in self._ranges:
             for end in range(high, max(low, first) - 1, -_WINDOW):
                 begin = max(end - _WINDOW + 1, low, first)
-                for (n,) in self._db.execute(query, (begin, end, *literal)):
-                    yield n
+                yield from (n for (n,) in self._db.execute(query, (begin, end, *literal)))
                 yield -begin
 
     def _posted(self, top_n: int, bottom_n: int) -> Iterator[int]:

@@ -112,8 +112,7 @@ def _refuse(invocation: Invocation, error: InvalidFile, result: str) -> int:
     """Write all mistakes to stderr, one line each, as compilers do, and the *result*: "nothing was applied"."""
     mistakes = plural(len(error.complaints), "mistake")
     if invocation.wants_json:
-        summary = f"{error.name}: {mistakes}; {result}"
-        invocation.tell_error(summary, error, errors=list(error.complaints))
+        invocation.tell_error(f"{error.name}: {mistakes}; {result}", error, errors=list(error.complaints))
         return USAGE
     for complaint in error.complaints:
         click.echo(printable(complaint), err=True)

@@ -161,8 +161,7 @@ class Terminal:
                 yield StyledLine(line.nothing)
             return
         text, style = (line, Style.PLAIN) if isinstance(line, str) else line
-        for part in self.wrapped(self.short(text, tz)):
-            yield StyledLine(part, style)
+        yield from (StyledLine(part, style) for part in self.wrapped(self.short(text, tz)))
 
     def short(self, text: str, tz: str | None = None) -> str:
         """Return *text* with short times: without today's date, and without the offset of *tz*."""
@@ -173,8 +172,7 @@ class Terminal:
         if self.width is None or len(text) <= self.width:
             return [text]
         column = _COLUMN.match(text)
-        indent = len(text) - len(text.lstrip()) + 2
-        hang = column.end() if column and column.end() <= _DEEPEST else indent
+        hang = column.end() if column and column.end() <= _DEEPEST else len(text) - len(text.lstrip()) + 2
         return textwrap.wrap(
             text, self.width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False
         )

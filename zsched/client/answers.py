@@ -265,8 +265,7 @@ class Answers:
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """See ``Past``."""
         _checked(limit, 50_000)
-        since_us = None if since is None else instant_ms("since", since, None) * 1000
-        return self._history.entries(since_us, limit)
+        return self._history.entries(None if since is None else instant_ms("since", since, None) * 1000, limit)
 
     def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
         """See ``Past``."""

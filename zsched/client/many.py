@@ -183,8 +183,7 @@ class BulkPut:
         return portion.call(self._puts)
 
     def _close_all(self) -> Iterator[BulkCall]:
-        for key in list(self._open):
-            yield self._close(key)
+        yield from (self._close(key) for key in list(self._open))
 
 
 def put_rows(

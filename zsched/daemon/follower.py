@@ -235,8 +235,7 @@ class Follower:
     def _gen_of(self, position: Position | None) -> str | None:
         """Return the names of the data set if its log has *position*: another data set may have replaced it."""
         gen = self._naming.gen()
-        is_its = gen is not None and position is not None and self._log.contains(position)
-        return gen if is_its else None
+        return gen if gen is not None and position is not None and self._log.contains(position) else None
 
     # -- bootstrapping ----------------------------------------------------------------------------
 

@@ -164,8 +164,7 @@ class Merge:
 
     def find_lacking(self) -> Iterator[bool]:
         """Yield, page by page, whether Redis lacks something; nothing is written."""
-        for page in self._pages():
-            yield bool(self.reconciler.compare(page))
+        yield from (bool(self.reconciler.compare(page)) for page in self._pages())
 
     def run(self) -> Iterator[int]:
         """

@@ -320,8 +320,7 @@ def _tell_advanced(planned: PlannedDue, word: str) -> None:
     """Log the outcome of a plan, by its *word*, and those of the occurrences that it left out."""
     (due, written), outcome = planned, outcome_of(word)
     id, plan = text(due.id), written.plan
-    reason = outcome.reason or outcome.text or word
-    _tell(outcome, schedule_id=id, nominal_ms=plan.fire_ms, reason=reason)
+    _tell(outcome, schedule_id=id, nominal_ms=plan.fire_ms, reason=outcome.reason or outcome.text or word)
     for passed in plan.passed:
         _tell(outcome_of(passed.why), schedule_id=id, count=passed.range.count)
 

@@ -238,8 +238,7 @@ class Tracker:
         """
         Return True if an archive that ends with *as_of* has all recorded ends, of earlier terms and of this one.
         """
-        is_this_term = self._of is not None and self._of[0] == term.token
-        written = self._written if is_this_term else None
+        written = self._written if self._of is not None and self._of[0] == term.token else None
         others = self._by_others[1] if self._by_others is not None and self._by_others[0] == term.token else None
         return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, others))
 

@@ -288,8 +288,7 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
         waiting = queues.suspended
         where = f": {waiting_text(waiting)} in {_named(waiting)}" if waiting else ""
         said = problem if any(one.is_stuck for one in waiting) else warning
-        found = said(f"RQ's workers are suspended{where}", "resume them", "rq", "resume")
-        yield _about(waiting, found)
+        yield _about(waiting, said(f"RQ's workers are suspended{where}", "resume them", "rq", "resume"))
 
 
 @health_check("unheard", StalledQueues, "queues")

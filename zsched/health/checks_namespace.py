@@ -36,8 +36,7 @@ def check_all_types(probe: Probe) -> Iterator[Finding]:
     found = {key: type.decode() for key, type in zip(wanted, replies, strict=True) if isinstance(type, bytes)}
     wrong = {key: type for key, type in found.items() if type not in (wanted[key], "none")}
     for key, type in wrong.items():
-        is_ignored = key == probe.keys.rq.queues()
-        effect = "firing continues without it" if is_ignored else "what needs it is refused"
+        effect = "firing continues without it" if key == probe.keys.rq.queues() else "what needs it is refused"
         yield wrong_type(probe.keys, key, type, wanted[key], effect)
     if denied := [key for key in wanted if key not in found]:
         yield skipped(f"this user may not ask for the type of {some(denied)}", "ask as a user who may")

@@ -121,8 +121,7 @@ def command_of(text: str) -> tuple[str, str | None]:
     said = re.match(r"(?:\\.|[^\\%]|\\$)*", text, re.DOTALL)
     assert said is not None  # it may be empty
     command = re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "%\\" else pair[0], said[0], flags=re.DOTALL)
-    given = text[said.end() + 1 :]
-    stdin = re.sub(r"\\%|%", lambda sign: "%" if len(sign[0]) == 2 else "\n", given)
+    stdin = re.sub(r"\\%|%", lambda sign: "%" if len(sign[0]) == 2 else "\n", text[said.end() + 1 :])
     return command, (stdin if stdin.endswith("\n") else stdin + "\n") if stdin else None
 
 

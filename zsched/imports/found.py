@@ -104,8 +104,7 @@ def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/
     try:
         return found._replace(name=zone(found.name).key)
     except InvalidSchedule as refusal:
-        problem = f"{refusal.problem} (by {found.found_in})"
-        raise InvalidSchedule("tz", found.name, problem, _GIVE) from refusal
+        raise InvalidSchedule("tz", found.name, f"{refusal.problem} (by {found.found_in})", _GIVE) from refusal
 
 
 def _of_variable(text: str | None) -> LocalZone | None:

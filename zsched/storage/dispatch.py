@@ -317,8 +317,7 @@ def advance_words(plan: Plan, policy: Policy, flags: str = "") -> bytes:
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
     policies = policy.overlap.value, str(policy.overlap_limit), flags or "-"
-    words = (*times, *policies, *next_times, passed_text(plan.passed))
-    return " ".join(words).encode()
+    return " ".join((*times, *policies, *next_times, passed_text(plan.passed))).encode()
 
 
 def _texts(values: Sequence[bytes]) -> list[str]:

@@ -149,8 +149,7 @@ class Naming:
         Raises:
             Stale, ServerChanged: the term is over.
         """
-        reply = self._scripts.call("name", gen=gen, is_new=int(is_new), **term.fence)
-        return text(reply[0])
+        return text(self._scripts.call("name", gen=gen, is_new=int(is_new), **term.fence)[0])
 
     def adopt(self, gen: str) -> str:
         """Add the name *gen*: this data set includes that one now. Return all names."""

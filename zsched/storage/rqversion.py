@@ -11,8 +11,7 @@ BEFORE: Final = (4,)
 
 def release(text: str) -> tuple[int, ...]:
     """Return the first two numbers of a version; ``OLDEST`` for a *text* without numbers."""
-    numbers = [part for part in text.split(".")[:2] if part.isdecimal()]
-    return tuple(map(int, numbers)) or OLDEST
+    return tuple(map(int, [part for part in text.split(".")[:2] if part.isdecimal()])) or OLDEST
 
 
 HERE: Final = version("rq")

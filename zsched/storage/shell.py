@@ -54,8 +54,7 @@ class Shell:
         if self.link.is_to_cluster:
             words[2:2] = ["--connection-class", "zsched.cluster.ClusterRedis"]
         is_named = self.link.is_to_cluster or not self._is_usual
-        url = f"RQ_REDIS_URL={shlex.quote(self._url)} " if is_named else ""
-        return prefix + url + shlex.join(words)
+        return prefix + (f"RQ_REDIS_URL={shlex.quote(self._url)} " if is_named else "") + shlex.join(words)
 
     @property
     def _given(self) -> dict[str, Any]:

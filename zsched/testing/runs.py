@@ -93,8 +93,7 @@ class ManualEndings:
         fired_us, seen = self._pushes.fired_us.get(run_id), self._pushes.last
         run = of_job(run_id, job, fired_us, watched_since_ms=0)
         if run.is_over and fired_us is not None and seen is not None:
-            seen_job = "gone" if run.status is RunStatus.EXPIRED else job.seen
-            self._dispatch.track(term, seen, [(run, seen_job)])
+            self._dispatch.track(term, seen, [(run, "gone" if run.status is RunStatus.EXPIRED else job.seen)])
         return run
 
 

@@ -103,8 +103,7 @@ class ManualScheduler:
         settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
         self._dispatch = Dispatch(wire, self._keys)
         self._calendars = CalendarReplanner(wire, self._keys, self._clock)
-        present = self._calendars.present
-        self._ticker = Ticker(self._dispatch, never, settings, self._clock, calendars=present)
+        self._ticker = Ticker(self._dispatch, never, settings, self._clock, calendars=self._calendars.present)
         self._slots = SlotKeeper(self._keys, self._clock).over(wire)
         self._pauses = PauseEnder(self._keys).over(wire)
         self._pushes, self._deadlines = Pushes(wire, self._keys), ManualDeadlines(wire, self._keys)

@@ -65,8 +65,7 @@ async def change(
     """
     call.demand_write()
     if call.is_limited:
-        found = await found_of(call, id)
-        version = version or found.version
+        version = version or (await found_of(call, id)).version
     arguments = _arguments(action, given)
     result: Schedule | str | None = await getattr(call.client, action)(id, **arguments, if_version=version)
     if result == "not_found":

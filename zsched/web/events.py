@@ -299,8 +299,7 @@ async def follow_events(request: Request, call: Admitted) -> Response:
     call.demand_all("the log")
     given = request.headers.get("last-event-id")
     hub: Events = request.app.state.events
-    after = None if given is None else position_of_event(given)
-    return await streamed(request, partial(hub.stream, after))
+    return await streamed(request, partial(hub.stream, None if given is None else position_of_event(given)))
 
 
 async def streamed(request: Request, events: Callable[[IsAdmitted], AsyncIterator[bytes]]) -> Response:

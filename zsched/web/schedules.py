@@ -183,8 +183,7 @@ async def run_schedule(id: PathId, request: Request, call: Admitted, body: Body)
 async def backfill_schedule(id: PathId, call: Admitted, body: Body) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
     start, end = (rfc3339(name, body.pop(name, None)) for name in ("start", "end"))
-    done = await actions.backfill(call, id, start, end, **body)
-    return JsonAnswer(done.to_dict())
+    return JsonAnswer((await actions.backfill(call, id, start, end, **body)).to_dict())
 
 
 @router.get(f"{_ONE}/story", **schemas.route("What happened to it, and why.", "Story"))

@@ -184,8 +184,7 @@ def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, 
         expanded, nth = croniter.expand(place.question.format(plain))
     except ValueError as exc:  # croniter raises nothing else; a test with arbitrary texts checks that
         raise BadRule(f"{text[:40]!r} is not a valid {place.name}", f"allowed are {place.allowed}") from exc
-    position = place.question.split().index("{}")
-    return tuple(expanded[position]), {day: set(ns) for day, ns in nth.items()}
+    return tuple(expanded[place.question.split().index("{}")]), {day: set(ns) for day, ns in nth.items()}
 
 
 def _without_range_of_one(place: _Place, item: str) -> str:
