@@ -44,10 +44,8 @@ def instant(text: str) -> datetime:
     """
     if _DATE.fullmatch(text):
         raise click.BadParameter(f"{text!r} is a date alone and has no time of day; give {text}T00:00 or another")
-    try:
+    with suppress(ValueError):
         return datetime.fromisoformat(text)
-    except ValueError:
-        pass
     if _EITHER_ORDER.search(text):
         raise click.BadParameter(f"{text!r} has a day and a month in an unknown order; give {_EXAMPLES}")
     try:
@@ -84,10 +82,9 @@ Moment = datetime | timedelta  # a time, or a duration back from now
 
 def moment(text: str) -> Moment:
     """Parse a duration back from now, or a time. Raises click.BadParameter."""
-    with suppress(click.BadParameter):
-        return duration(text)
-    with suppress(click.BadParameter):
-        return instant(text)
+    for parse in (duration, instant):
+        with suppress(click.BadParameter):
+            return parse(text)
     raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m, {_EXAMPLES}")
 
 
@@ -183,11 +180,8 @@ def workers_option(help: str) -> Callable[[F], F]:
 
 def zone_option(help: str = "Show times in this zone.") -> Callable[[F], F]:
     """Add the option of a zone, which is checked; UTC unless given."""
-    return click.option("--tz", metavar="ZONE", default="UTC", show_default=True, callback=_zone, help=help)
-
-
-def _zone(_context: click.Context, _option: click.Parameter, tz: str) -> str | None:
-    return zone_name(tz)
+    usual: Any = {"default": "UTC", "show_default": True, "callback": lambda _context, _option, tz: zone_name(tz)}
+    return click.option("--tz", metavar="ZONE", help=help, **usual)
 
 
 def facet_filters(noun: str) -> Callable[[F], F]:

@@ -292,7 +292,8 @@ def _wanted(
 ) -> Wanted:
     """Return the query. Raises InvalidSchedule."""
     match, facets = _facets(filters)
-    since_us, until_us = (_us(name, filters.get(name)) for name in ("since", "until"))
+    times = ((name, filters.get(name)) for name in ("since", "until"))
+    since_us, until_us = (None if at is None else instant_ms(name, at, None) * 1000 for name, at in times)
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise InvalidSchedule("until", filters.get("until"), "not later than since", "give a later time")
     known = None if id is None else check_id(id)
@@ -304,10 +305,6 @@ def _facets(filters: Mapping[str, Any]) -> tuple[str | None, Facets]:
     names = ("match", "func", "queue", "tag", "owner", "name")
     match, func, queue, tag, owner, named = (check_filter(name, filters.get(name)) for name in names)
     return match, Facets(func or "", queue or "", owner or "", (tag,) if tag else (), named or "")
-
-
-def _us(name: str, at: object) -> int | None:
-    return None if at is None else instant_ms(name, at, None) * 1000
 
 
 def _cursor(after: object) -> str | None:
