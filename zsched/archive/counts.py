@@ -80,8 +80,7 @@ class CountWriter:
         if len(self._series) >= _KNOWN:
             self._series.clear()
         key = series.id, series.facets.stored, series.word
-        row = self._db.execute(_FIND, key).fetchone()
-        if row is None:
+        if (row := self._db.execute(_FIND, key).fetchone()) is None:
             row = self._db.execute(_NEW, key).fetchone()
         self._series[series] = int(row[0])
         return int(row[0])

@@ -284,8 +284,7 @@ def covered_to(db: sqlite3.Connection) -> int:
 
 def ranges(db: sqlite3.Connection, prefix: str, bottom_n: int, top_n: int) -> list[NumberRange]:
     """Return the parts from *bottom_n* to *top_n* that may have ids with *prefix*, the newest first."""
-    length = max((one for one in LENGTHS if one <= len(prefix)), default=None)
-    if length is None:
+    if (length := max((one for one in LENGTHS if one <= len(prefix)), default=None)) is None:
         return [(bottom_n, top_n)]
     behind_n = covered_to(db)
     found = [(max(behind_n + 1, bottom_n), top_n)] if top_n > behind_n else []

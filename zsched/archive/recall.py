@@ -149,8 +149,7 @@ class Recall:
         with converted(self._path):
             for segment in reversed(segments(self._db)):
                 for (n,) in self._db.execute(query, (segment, key, self._known_from)).fetchall():
-                    row = self._db.execute(entry, (n,)).fetchone()
-                    if row is not None:
+                    if (row := self._db.execute(entry, (n,)).fetchone()) is not None:
                         yield row, self._schedules_touched(row)
 
     def _schedules_touched(self, row: body.HistoryRow) -> dict[str, int]:
@@ -277,8 +276,7 @@ class Recall:
     def record(self, stored: LiveRow) -> Record:
         """Return the record in a row of the state, with the fields that the history has."""
         n, row = stored[9], stored[10]
-        fields = self._fields.get(n)
-        if fields is None:
+        if (fields := self._fields.get(n)) is None:
             if len(self._fields) >= _READERS:
                 self._fields.clear()
             fields = self._fields[n] = fields_in(self._entry(n, stored[0]))
@@ -336,8 +334,7 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
         check_file(db, path, namespace)
         with converted(path, CORRUPT_AT_OPEN):
             db.execute("BEGIN")
-            facts = stored_facts(db, path)
-            if not facts:
+            if not (facts := stored_facts(db, path)):
                 raise ArchiveError(f"archive {path}: it is empty")
             life = int(facts.get("life", 1))
             check = Check(db, path, clock)

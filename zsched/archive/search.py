@@ -132,8 +132,7 @@ class Search:
         self._db.set_progress_handler(lambda: self._clock.monotonic_ms() >= until_ms, _OPCODES)
         try:
             for row in map(record_in, self._db.execute(_OPEN_RUNS, arguments)):
-                hit = self._open_run(row)
-                if hit is not None:
+                if (hit := self._open_run(row)) is not None:
                     hits.append(hit)
                 if len(hits) >= _MOST:
                     return SearchPart(hits, hits[-1].cursor, row.t_us)
@@ -171,8 +170,7 @@ class Search:
         row = self._db.execute("SELECT epoch, seq, t FROM entry WHERE n = ?", (cursor.n,)).fetchone()
         if row is not None and Position(row[0], row[1] or 0, row[2]) == cursor.position:
             return cursor.n, cursor.row
-        n = number_of(self._db, cursor.position)
-        if n is not None:
+        if (n := number_of(self._db, cursor.position)) is not None:
             return n, cursor.row
         # Behind an open run, runs of the same time may follow: some may be repeated, none is left out.
         return first_since(self._db, cursor.position.t_us + bool(cursor.run_id), self._history.last_n), 0

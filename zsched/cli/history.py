@@ -227,8 +227,7 @@ class _Search:
 
     def _read_retries(self, found: Sequence[Change]) -> None:
         """Read those of the runs in *found*. Raises as ``Past.history``."""
-        search = self.retries.search_retries(one.run for one in found)
-        if search is not None:
+        if (search := self.retries.search_retries(one.run for one in found)) is not None:
             for retry in self._asking.parts(lambda past: past.iter_history(self._id, **search)):
                 self.retries.add(retry)
 

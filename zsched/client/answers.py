@@ -147,8 +147,7 @@ class Answers:
         if story.source.archive is not None:  # the log alone takes seconds to search
             lately = self.outcomes(None, None, _LATELY, {"match": f"{story.id[:_SAME]}*"})
             near += [one.id for one in self.page(lately, None)]
-        found = get_close_matches(story.id, dict.fromkeys(near), cutoff=_LIKE)
-        if not found:
+        if not (found := get_close_matches(story.id, dict.fromkeys(near), cutoff=_LIKE)):
             return story
         return replace(story, verdict=story.verdict.after(f"did you mean {alternatives(found)}?"))
 
@@ -157,8 +156,7 @@ class Answers:
         run = next((run for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
         if run is None or not (heard := self._history.heard_queues()):
             return story
-        meant = similar(run.queue, heard)
-        if meant is None:
+        if (meant := similar(run.queue, heard)) is None:
             return replace(story, verdict=story.verdict.after(f"queues with workers: {some(sorted(heard))}"))
         verdict = story.verdict.after(f"did you mean {meant}?")
         remedy = (

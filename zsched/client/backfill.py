@@ -115,8 +115,7 @@ class Backfiller:
         on_progress(at, len(found))  # from here on runs may be pushed that were not yet reported
         while at < len(found):
             some = found[at : at + BACKFILLED_AT_ONCE]
-            wanted = [one for one in some if one.wanted]
-            if wanted:
+            if wanted := [one for one in some if one.wanted]:
                 word, run_ids = self._store.backfill(self._id, self._schedule.version or NO_VERSION, wanted)
                 if is_changed(word):
                     replans += 1

@@ -171,8 +171,7 @@ class BulkPut:
                 self._refused.append(PutOutcome(number, put, b"", error=error))
                 return None
             self._plans[put.id] = self._plans.get(put.id, 0) + 1
-        portion = self._open.get(key)
-        if portion is None:
+        if (portion := self._open.get(key)) is None:
             portion = self._open[key] = _Portion()
         return self._close(key) if portion.add(item, plan) else None
 

@@ -101,8 +101,7 @@ class RowReader:
             due, offset_s = str(at_ms + delay_ms), local_offset_s(at, known.tz, at_ms)
         else:
             due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
-        shape = known.shapes.get(offset_s)
-        if shape is None:
+        if (shape := known.shapes.get(offset_s)) is None:
             return self._read_new(row, key, None, known.shapes)
         return self._puts.one_shot(shape, own_id, due, self._encoder.call(known.path, args, kwargs), known.if_version)
 

@@ -77,8 +77,7 @@ def read_password_file(file: str, place: str) -> str:
         ConfigError: it cannot be read or is empty.
     """
     try:
-        password = read_file(os.path.expanduser(file)).decode().rstrip("\r\n")
-        if not password:
+        if not (password := read_file(os.path.expanduser(file)).decode().rstrip("\r\n")):
             raise ValueError("it is empty")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{place}={file!r}: {reason_of(error)}; write the password into it") from error

@@ -70,8 +70,7 @@ def _check_server(url: str) -> None:
     """Check *url*, of one Redis. Raises ValueError as ``check_url``."""
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError(f"it has a space or a line end, which must go; {URL_FORMS}")
-    found = _SERVER.fullmatch(url)
-    if found is None:
+    if (found := _SERVER.fullmatch(url)) is None:
         raise ValueError(f"not a Redis URL; {URL_FORMS}")
     scheme, host, path = found.groups("")
     if scheme == "unix" and (host or len(path) < 2 or "\0" in unquote(path)):
@@ -172,8 +171,7 @@ class SentinelUrl:
         Raises:
             ValueError: it is not such a URL; the message has the remedy.
         """
-        found = _URL.fullmatch(url)
-        if found is None:
+        if (found := _URL.fullmatch(url)) is None:
             raise ValueError(f"hosts, master and database cannot be read; {_FORM}")
         scheme, userinfo, hosts, master, db, query = found.groups()
         if not re.fullmatch(MASTER, master or ""):
@@ -261,8 +259,7 @@ class ClusterUrl:
         Raises:
             ValueError: it is not such a URL; the message has the remedy.
         """
-        found = _CLUSTER_URL.fullmatch(url)
-        if found is None:
+        if (found := _CLUSTER_URL.fullmatch(url)) is None:
             raise ValueError(f"the nodes cannot be read; {_CLUSTER_FORM}")
         scheme, userinfo, hosts, db, query = found.groups()
         if db not in (None, "", "0") or parse_qs(query or "").get("db", ["0"]) != ["0"]:

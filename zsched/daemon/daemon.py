@@ -160,8 +160,7 @@ class Daemon:
         """Lead whenever possible, until stopped or until the connection is lost."""
         try:
             while not self._is_stopping:
-                objection = session.server.objection(self._settings.daemon.allow_eviction)
-                if objection:
+                if objection := session.server.objection(self._settings.daemon.allow_eviction):
                     self._may_not_lead("leading_refused", objection)
                     self._pause(self._objection_pause_ms)
                     return  # and check again over a new connection

@@ -133,8 +133,7 @@ class Merge:
         for entries in self._log.pages_back():
             self.reconciler.seen = self.reconciler.seen or entries[0].position
             for entry in entries:
-                number = self._recall.number_of(entry.position)
-                if number is not None:
+                if (number := self._recall.number_of(entry.position)) is not None:
                     self.common, last_n = entry.position, number
                     break
                 self._add(entry)

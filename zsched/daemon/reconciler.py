@@ -110,8 +110,7 @@ class Reconciler:
             page = self._touched_of(page)
         while page:
             yield from self.put_back(self.compare(page))
-            page = self._touched_of(page)
-            if page:
+            if page := self._touched_of(page):
                 yield
 
     def compare(self, page: Sequence[Recalled]) -> list[Record]:

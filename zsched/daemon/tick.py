@@ -199,8 +199,7 @@ class Ticker:
 
     def tick(self, term: Term) -> Tick:
         """Make one pass. Raises Stale, ServerChanged, RedisUnavailable, RedisRefused."""
-        unsteady_ms = self._server_clock.steady_in_ms()
-        if unsteady_ms:
+        if unsteady_ms := self._server_clock.steady_in_ms():
             return Tick(wait_ms=unsteady_ms)
         if not self._is_limited:
             self._dispatch.limit(term, self._limits)

@@ -191,8 +191,7 @@ class Tracker:
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
         """
-        path = self._archiver.path
-        if path is None:
+        if (path := self._archiver.path) is None:
             return False
         self._expect_unheard(term)
         is_round = self._is_round_due()

@@ -96,8 +96,7 @@ def check_meta(probe: Probe) -> Iterator[Finding]:
 @health_check("format", Probe)
 def check_format(probe: Probe) -> Iterator[Finding]:
     """Check the namespace's format: scripts refuse a format that their version does not know."""
-    value = probe.ask("HGET", probe.keys.meta(), "format")
-    if value is None:
+    if (value := probe.ask("HGET", probe.keys.meta(), "format")) is None:
         yield fine("no format yet: no daemon has led here")
     elif is_known(format := number(probe.keys, "format", value)):
         yield fine(f"format {format}, which this zsched knows")

@@ -242,8 +242,7 @@ def check_append_only_file(probe: Probe) -> Iterator[Finding]:
         else:
             yield fine("no append-only file is kept, but snapshots are")
         return
-    reads_all = _default_may_all(probe)
-    if not reads_all:
+    if not (reads_all := _default_may_all(probe)):
         said = "Redis reads it as its user default, which lacks rights: a restart drops what scripts wrote"
         yield problem(said, "it may stay off and without a password", "redis-cli", *_ALL_RIGHTS)
     fsync, truncates = probe.setting("appendfsync"), probe.setting("aof-load-truncated")

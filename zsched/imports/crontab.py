@@ -144,8 +144,7 @@ def _lines(source: ImportSource, text: str, user: str | None) -> Iterator[_Line]
             said.encode()
             if "\0" in said:
                 raise ValueError(_NUL)
-            variable = _VARIABLE.fullmatch(said)
-            if variable is None:
+            if (variable := _VARIABLE.fullmatch(said)) is None:
                 zone(variables.get("CRON_TZ") or "UTC", "CRON_TZ")
                 yield _line(number, said, user, dict(variables))
             else:
@@ -261,8 +260,7 @@ def _written(field: _Field, text: str) -> str:
 
 def _checked(field: _Field, item: str) -> str:
     """Return one item of a field's list in zsched's form. Raises ValueError."""
-    match = _ITEM.fullmatch(item)
-    if match is None:
+    if (match := _ITEM.fullmatch(item)) is None:
         raise ValueError(f"{item!r} is not in the syntax of crontab(5); write {field.allowed}, *, a-b, a-b/n or */n")
     star, first, last, step = match.groups()
     if step is not None and not (star or last):

@@ -97,8 +97,7 @@ class Questions:
                     raise
                 return {"error": f"Redis refuses writes: {refusal.sentence}"}
             wire.execute("PEXPIRE", ask_key, KEPT_MS)
-            answered = wire.execute("BLPOP", answer_key, self._wait_s)
-            if answered is None:
+            if (answered := wire.execute("BLPOP", answer_key, self._wait_s)) is None:
                 wire.execute("LREM", ask_key, 1, question.text)
         with suppress(*UNREADABLE):
             answer = json.loads(answered[1]) if answered else None

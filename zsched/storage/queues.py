@@ -318,8 +318,7 @@ def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[
 
 def _firing(wire: Wire, keys: Keys) -> list[str]:
     """Return the active recurring schedules: not paused, not in quarantine, not ended."""
-    ids = members(wire, keys.recurring(), _SCHEDULES)
-    if not ids:
+    if not (ids := members(wire, keys.recurring(), _SCHEDULES)):
         return []
     paused, quarantined = (wire.execute("HMGET", key, *ids) for key in (keys.paused(), keys.quarantine()))
     ended = allowed_replies(wire, (("HGET", keys.schedule(id), "ended_at") for id in ids))

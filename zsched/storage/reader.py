@@ -67,8 +67,7 @@ class Reader:
 
     def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound."""
-        found = self.find(id)
-        if found is None:
+        if (found := self.find(id)) is None:
             raise not_found(id, self._keys)
         return found
 

@@ -73,8 +73,7 @@ def refusal(
 
 def demand(word: str, id: str, keys: Keys, **about: Any) -> None:
     """Raise the ``refusal`` of *word*, if it is one; *about*: for its message."""
-    error = refusal(word, id, keys, **about)
-    if error is not None:
+    if (error := refusal(word, id, keys, **about)) is not None:
         raise error
 
 

@@ -162,8 +162,7 @@ def check_run(ring: KeyRing, run_id: str, fields: Fields, now_s: int) -> Checked
         BadSignature: it has none, or one that is of another run, of other content, by an unknown key, or expired.
         TooEarly: the time in its run id is more than a minute ahead, and nobody signed that it may run now.
     """
-    parts = RunId.parse(run_id)
-    if parts is None:
+    if (parts := RunId.parse(run_id)) is None:
         raise BadSignature("its id is not a run id")
     subjects = [(Subject.RUN, run_id), (Subject.SCHEDULE, parts.schedule_id), (Subject.RUN_NOW, run_id)]
     if parts.rerun:
@@ -214,15 +213,12 @@ def demand_in_limits(checked: Checked, fields: Fields) -> None:
 def _check(
     ring: KeyRing, namespace: str, subjects: Iterable[tuple[Subject, str]], fields: Fields, now_s: int
 ) -> Checked:
-    given = _bytes(fields.get(SIGNATURE_FIELD))
-    if not given:
+    if not (given := _bytes(fields.get(SIGNATURE_FIELD))):
         raise BadSignature("it has no signature")
-    parts = parts_of(given)
-    if parts is None:
+    if (parts := parts_of(given)) is None:
         raise BadSignature("its signature is malformed")
     id, until_s, _ = parts
-    key = ring.keys.get(id)
-    if key is None:
+    if (key := ring.keys.get(id)) is None:
         raise BadSignature(f"its signature is by key {id!r}, which is not in this process's file of keys")
     try:
         data, shared = inflated(_bytes(fields.get("data"))), shared_digest(namespace, fields)

@@ -70,8 +70,7 @@ def found_at(path: str) -> Any:
     names = path.split(".")
     module, depth = None, 0
     for end in range(1, len(names)):  # the last name is the function's
-        deeper = imported(".".join(names[:end]))
-        if deeper is None:
+        if (deeper := imported(".".join(names[:end]))) is None:
             break
         module, depth = deeper, end
     if module is None:

@@ -113,8 +113,7 @@ class Signature:
         whose type cannot be checked counts as a mistake, too, with the reason.
         """
         for name, value in payload.items():
-            parameter = self.parameters.get(name)
-            if parameter is None:
+            if (parameter := self.parameters.get(name)) is None:
                 near = self.nearest(name)
                 remedy = f"did you mean {near}?" if near else f"its parameters are {self._listed()}"
                 yield InvalidSchedule(str(name), value, f"task {self._path} has no such parameter", remedy)
@@ -198,8 +197,7 @@ def _misfit(hint: Any, value: object) -> str | None:
             collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS,
         )
     except TypeCheckError as error:
-        choices = _choices(hint)
-        if choices:
+        if choices := _choices(hint):
             return f"give one of {', '.join(map(repr, choices))}"
         text = inspect.formatannotation(hint)
         if _is_of_outer(hint, value):  # an element is of a wrong type

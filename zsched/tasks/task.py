@@ -139,8 +139,7 @@ class Task(Typed, Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function. In a worker, a returned ``Next`` is scheduled, and the result has the schedule's id."""
-        turn = Turn.of(self.path, self)
-        if turn is None:
+        if (turn := Turn.of(self.path, self)) is None:
             return self._func(*args, **kwargs)
         with turn.running():
             result = self._func(*args, **kwargs)

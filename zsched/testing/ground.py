@@ -50,8 +50,7 @@ def new_fake() -> redis.Redis:
     Raises:
         ConfigError: fakeredis, or the Lua that its scripts need, is not installed.
     """
-    missing = [name for name in ("fakeredis", "lupa") if find_spec(name) is None]
-    if missing:
+    if missing := [name for name in ("fakeredis", "lupa") if find_spec(name) is None]:
         raise ConfigError(
             f"redis=None: {' and '.join(missing)} not installed; pip install 'zsched[testing]', or give a redis.Redis"
         )

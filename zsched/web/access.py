@@ -293,8 +293,7 @@ class Proxy:
         """Return the account of the person whom a trusted proxy names; None without one. Raises Problem."""
         if self._header is None or not self._sent(request):
             return None
-        name = _only(request, self._header)
-        if not name:
+        if not (name := _only(request, self._header)):
             return None
         try:
             check_by(name)

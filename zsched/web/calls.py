@@ -173,8 +173,7 @@ def if_match(request: Request, options: Mapping[str, Any] | None = None) -> str 
     """
     Return the version in If-Match; None: there is none, as in If-Match: *. Raises Problem: *options* have one, too.
     """
-    given = request.headers.get("if-match")
-    if given is None:
+    if (given := request.headers.get("if-match")) is None:
         return None
     if options and options.get("if_version") is not None:
         raise Problem(400, "bad-condition", "If-Match and if_version are two conditions", "send one of them")

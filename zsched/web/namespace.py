@@ -59,8 +59,7 @@ async def list_calendars(call: Admitted) -> Response:
 @router.get(_ONE, **schemas.route("A calendar.", "NamedCalendar"))
 async def get_calendar(name: PathId, call: Admitted) -> Response:
     """Return the parts and the owner of a calendar."""
-    found = (await call.client.calendars()).get(name)
-    if found is None:
+    if (found := (await call.client.calendars()).get(name)) is None:
         raise _unknown(name)
     return JsonAnswer({"id": name, **found})
 

@@ -159,8 +159,7 @@ def _next(spec: TriggerSpec, now_ms: int, id: str, from_ms: int, until_ms: int =
 
 def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> Bracket:
     """Return the first occurrence of a rule with TIME as its anchor: its distance from TIME is always the same."""
-    first_ms = build(endless, now_ms).next_after(now_ms)
-    if first_ms is None:
+    if (first_ms := build(endless, now_ms).next_after(now_ms)) is None:
         return Bracket(None, 0, LAST_MS)
     away_ms = first_ms - now_ms
     if spec.jitter_ms or spec.exclude or spec.skipped:  # of the occurrence's time, so the bracket has to be narrow

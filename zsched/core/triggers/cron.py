@@ -150,8 +150,7 @@ def _weekdays(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Return the day-of-week field: whole weekdays (0 = Monday), or (n, weekday) pairs."""
     items = text.split(",")
     for item in items:
-        after = _LAST_AFTER.fullmatch(item)
-        if after:
+        if after := _LAST_AFTER.fullmatch(item):
             raise BadRule(f"{item!r} is another day in other crons", f"write L{after[1]} for the last one of a month")
     if len({"#" in item or item[:1] in "lL" for item in items}) > 1:
         raise BadRule(f"{text!r} mixes whole weekdays and single ones (# or L)", "use two schedules")
@@ -189,8 +188,7 @@ def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, 
 
 def _without_range_of_one(place: _Place, item: str) -> str:
     """Return *item*; for a range of one value, this value. Raises BadRule for an ambiguous range."""
-    ends = _RANGE.fullmatch(item)
-    if ends is None:
+    if (ends := _RANGE.fullmatch(item)) is None:
         return item
     low, high = _number(place, ends[1]), _number(place, ends[2])
     if low == high and ends[3] is not None and int(ends[3]) == 0:

@@ -241,10 +241,8 @@ def _first(mask: int, times: Times, second: int) -> int | None:
 def _last(mask: int, times: Times, second: int) -> int | None:
     """The last match at or before *second*, both counted from the start of the year."""
     day, time = divmod(second, DAY_S)
-    if mask >> day & 1:
-        index = times.before(time + 1)
-        if index:
-            return day * DAY_S + times.at(index - 1)
+    if mask >> day & 1 and (index := times.before(time + 1)):
+        return day * DAY_S + times.at(index - 1)
     mask &= (1 << day) - 1
     return (mask.bit_length() - 1) * DAY_S + times.last if mask else None
 

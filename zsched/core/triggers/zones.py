@@ -264,8 +264,7 @@ def _suggest(name: str, otherwise: str = 'use an IANA name such as "Europe/Londo
     last_part = {key.rpartition("/")[2]: known for key, known in folded.items()}
     wanted = name[:_LONGEST_NAME].casefold().replace(" ", "_")
     for names in (folded, last_part):
-        near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.75)
-        if near:
+        if near := difflib.get_close_matches(wanted, names, n=1, cutoff=0.75):
             return f'did you mean "{names[near[0]]}"?'
     return otherwise
 
