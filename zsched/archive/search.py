@@ -103,17 +103,13 @@ class Search:
                 for hit, place in self._hits(n, top_row if n == top_n else None):
                     if hit is not None:
                         hits.append(hit)
-                        matched += self._is_sure(hit)
+                        matched += hit.what in self._wanted.whats or (hit.run is not None and hit.run.is_over)
                     is_full = matched >= self._wanted.limit or len(hits) >= _MOST
                     if is_full or self._clock.monotonic_ms() >= until_ms:
                         return SearchPart(hits, str(place), place.position.t_us)
             if self._clock.monotonic_ms() >= until_ms:
                 return self._stopped(hits, abs(n))
         return SearchPart(hits, None, None)
-
-    def _is_sure(self, hit: Change) -> bool:
-        """Return True if RQ cannot say that *hit* is none."""
-        return hit.what in self._wanted.whats or (hit.run is not None and hit.run.is_over)
 
     def _open_runs(self, after: SearchCursor | None) -> SearchPart | None:
         """Return the newest open runs after *after*; None if reading the state takes too long."""

@@ -326,25 +326,17 @@ class Tracker:
                     del self._attempts[next(iter(self._attempts))]
             if job is not None and job.status == "queued":
                 self._queued.append((one, job))
-        queues = self._queues(forgotten, path)
+        queues: dict[str, str] = {}
+        if forgotten:  # their jobs no longer name a queue; the archive does
+            with open_runs(path) as runs:
+                queues = runs.queues(forgotten)
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
         return [(run._replace(queue=queues.get(run.id, run.queue)), seen) for run, seen in over]
 
-    def _queues(self, forgotten: Sequence[str], path: Path) -> dict[str, str]:
-        """Return by run id, from the archive, the queues of runs whose jobs no longer name a queue."""
-        if not forgotten:
-            return {}
-        with open_runs(path) as runs:
-            return runs.queues(forgotten)
-
     def _requeued(self, before: Sequence[Run]) -> list[tuple[Run, str]]:
         """Return the runs with one more end than recorded, with the states of their jobs."""
-        over = []
-        for known, job in zip(before, self._jobs.read([run.id for run in before]), strict=True):
-            run = requeued(known, job)
-            if run is not None and run.is_over and job is not None:
-                over.append((run, job.seen))
-        return over
+        pairs = zip(before, self._jobs.read([run.id for run in before]), strict=True)
+        return [(run, job.seen) for known, job in pairs if job and (run := requeued(known, job)) and run.is_over]
 
 
 def say_paused(schedules: Iterable[str]) -> None:

@@ -116,7 +116,8 @@ class Events:
         """
         await self._begin()
         history, at = self._history, self._end
-        is_held, gate = after is None or await self._holds(after), Gate(is_admitted, self._look_s)
+        is_held = after is None or self._is_kept(after) or await run(self._log.contains, after)
+        gate = Gate(is_admitted, self._look_s)
         yield self._greeting() if after is None else _HELLO + b"\n"
         if not is_held:
             yield _RESET % _LOST
@@ -217,10 +218,6 @@ class Events:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._look_s):
                 await self._news.wait()
-
-    async def _holds(self, after: Position) -> bool:
-        """Return True if the event at *after* is in memory or in the log, so everything behind it is, too."""
-        return self._is_kept(after) or await run(self._log.contains, after)
 
     @property
     def _first(self) -> int:
