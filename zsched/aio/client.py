@@ -92,8 +92,7 @@ class _Calls:
 
     def one(self) -> asyncio.Semaphore:
         """Return the limit of the running loop; a client may be used in one loop after another."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
+        if (loop := asyncio.get_running_loop()) is not self._loop:
             self._loop, self._semaphore = loop, asyncio.Semaphore(self._most)
         return self._semaphore
 

@@ -280,8 +280,7 @@ class Search:
         wanted = self._wanted
         if not self._may_be(change):
             return None
-        known = facets.of(change, row)
-        if known == NO_FACETS:
+        if (known := facets.of(change, row)) == NO_FACETS:
             known = facets_before(self._history, change, n)
         if not known.has(wanted.facets):
             return None

@@ -190,8 +190,7 @@ def demand_filter(filters: Mapping[str, Any]) -> None:
 
 
 def _one_of(status: object, statuses: Sequence[RunStatus]) -> RunStatus:
-    found = choice("status", status, RunStatus)
-    if found not in statuses:
+    if (found := choice("status", status, RunStatus)) not in statuses:
         names = ", ".join(one.value for one in statuses)
         raise InvalidSchedule("status", found.value, "not a status for this call", f"give one of {names}")
     return found

@@ -309,8 +309,7 @@ class Archiver:
         return now_ms
 
     def _tell(self, follower: Follower) -> None:
-        state = follower.state
-        if state is ArchiveState.FOLLOWING:
+        if (state := follower.state) is ArchiveState.FOLLOWING:
             self._failed = 0
         if state is ArchiveState.REFUSED:
             problem = f"archive {self.path}: the Redis at {self._own.address} is another data set now"

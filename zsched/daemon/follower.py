@@ -204,8 +204,7 @@ class Follower:
         self._demand_known_format()
         if archive.position is not None:
             merged = self._recovery.step(archive.position)
-            verdict = self._recovery.verdict
-            if verdict is Verdict.UNRELATED:
+            if (verdict := self._recovery.verdict) is Verdict.UNRELATED:
                 self.state = ArchiveState.REFUSED
                 return False
             elif verdict is Verdict.LOST and merged is None:

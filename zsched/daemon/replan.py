@@ -126,8 +126,7 @@ class Replanning(ABC):
 
         A refusal by Redis is logged once, and tried again. Raises Stale, ServerChanged, RedisUnavailable.
         """
-        began_ms = self._clock.monotonic_ms()
-        if began_ms >= self._look_ms:
+        if (began_ms := self._clock.monotonic_ms()) >= self._look_ms:
             self._look_ms = began_ms + self.look_every_ms
             self.look()
         if tick.wait_ms is not None or self.is_settled(term):  # during a hold: restored schedules are moved afterwards
@@ -226,8 +225,7 @@ class Replanner(Replanning):
 
     def look(self) -> None:
         """Check for newly installed tz data; log each version once."""
-        now = installed()
-        if now not in (self._noticed, self._rules):
+        if (now := installed()) not in (self._noticed, self._rules):
             remedy = "restart the daemon: until then it plans by the old ones"
             log.warning("zone_rules_installed", old=str(self._rules), new=str(now), remedy=remedy)
         self._noticed = now

@@ -111,8 +111,7 @@ def _of_variable(text: str | None) -> LocalZone | None:
     """Return the zone that the variable TZ has as *text*; None if it leads to the file of the machine."""
     if text is None:
         return None
-    path = text.removeprefix(":")
-    if path == "/etc/localtime":
+    if (path := text.removeprefix(":")) == "/etc/localtime":
         return None
     if path.startswith("/"):
         path = path.partition(_FOLDER)[2]

@@ -211,8 +211,7 @@ class LogTally(Meter):
     def _count(self, entry: ParsedEntry) -> None:
         counts, now_ms = entry.counts(), entry.at_us / 1000
         for (what, why), number in counts.happened.items():
-            outcome = _label(what, why)
-            if outcome in self.outcomes:
+            if (outcome := _label(what, why)) in self.outcomes:
                 self.outcomes[outcome] += number
         lates_ms = [now_ms - due_ms for due_ms in counts.due_ms]
         if lates_ms and self._waits and max(lates_ms) > LATE_MS:

@@ -280,8 +280,7 @@ def names_in(text: str, section: str) -> tuple[str, ...]:
 
 def _included(found: re.Match[str], within: tuple[str, ...], seen: set[str]) -> str:
     """Return the piece that is *found* in the file ``within[-1]``, below its includes; '' if it is in *seen*."""
-    path = found[1]
-    if path in within:
+    if (path := found[1]) in within:
         raise ZschedError(f"{' includes '.join((*within, path))}: a circle")
     if path in seen:
         return ""

@@ -163,8 +163,7 @@ async def operation_of(request: Request, call: Caller, asked: dict[str, Any]) ->
 
 def only_creates(request: Request) -> bool:
     """Return True for If-None-Match: *. Raises Problem for any other condition of that header."""
-    given = request.headers.get("if-none-match")
-    if given not in (None, "*"):
+    if (given := request.headers.get("if-none-match")) not in (None, "*"):
         raise Problem(400, "bad-condition", f"If-None-Match: {given[:100]} is not *", "send If-None-Match: *, or none")
     return given is not None
 

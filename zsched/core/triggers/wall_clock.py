@@ -230,8 +230,7 @@ def _first(mask: int, times: Times, second: int) -> int | None:
         day, time = divmod(second, DAY_S)
         mask >>= day
         if mask & 1:
-            index = times.before(time)
-            if index < times.count:
+            if (index := times.before(time)) < times.count:
                 return day * DAY_S + times.at(index)
             mask ^= 1
         mask <<= day

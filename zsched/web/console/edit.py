@@ -292,8 +292,7 @@ def _once(view: View, given: Mapping[str, str], tz: str) -> list[datetime]:
     """Return the time of a one-shot. Raises InvalidSchedule."""
     if "at" not in given:
         return []
-    ms = instant_ms("at", Field.of("at", given["at"]).value(), tz)
-    if ms <= view.now_ms:
+    if (ms := instant_ms("at", Field.of("at", given["at"]).value(), tz)) <= view.now_ms:
         raise ScheduleInPast("at", given["at"], "it has passed", "give a later time")
     return [from_ms(ms).astimezone(zone(tz))]
 
