@@ -98,9 +98,7 @@ class Recall:
 
     def has(self, id: str) -> bool:
         """Return True if the state has a row of schedule *id*."""
-        query = "SELECT 1 FROM live WHERE life = ? AND id = ?"
-        with converted(self._path):
-            return self._db.execute(query, (self.life, id)).fetchone() is not None
+        return bool(self._of_state("SELECT 1 FROM live WHERE life = ? AND id = ?", id))
 
     def last_touch(self, id: str) -> int | None:
         """Return the t in µs of its history's last change of schedule *id*; None if it never did."""
@@ -115,8 +113,7 @@ class Recall:
         found: dict[str, int] = {}
         for page in pages_of(rows, _PAGE):
             query = f"SELECT id, t FROM live WHERE life = ? AND place <> 'open' AND id IN ({','.join('?' * len(page))})"
-            with converted(self._path):
-                state = dict(self._db.execute(query, (self.life, *(id for id, _ in page))).fetchall())
+            state = dict(self._of_state(query, *(id for id, _ in page)))
             for id, t_us in page:
                 last_us = None if state.get(id) == t_us else self.last_touch(id)
                 if last_us is not None and last_us != t_us and (last_us > t_us or self._has_told(id, t_us)):
@@ -198,26 +195,20 @@ class Recall:
     def absent(self, ids: Sequence[str]) -> list[str]:
         """Return the *ids* without a schedule in the state."""
         query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
-        with converted(self._path):
-            here = {id for (id,) in self._db.execute(query, (self.life, *ids))}
+        here = {id for (id,) in self._of_state(query, *ids)}
         return [id for id in ids if id not in here]
 
     def first_due_ms(self) -> int | None:
         """Return the earliest time at which a schedule is due; None if none waits. Reads every row."""
-        query = "SELECT min(due) FROM live WHERE life = ? AND place = 'due'"
-        with converted(self._path):
-            [first_ms] = self._db.execute(query, (self.life,)).fetchone()
-            return None if first_ms is None else int(first_ms)
+        [(first_ms,)] = self._of_state("SELECT min(due) FROM live WHERE life = ? AND place = 'due'")
+        return None if first_ms is None else int(first_ms)
 
     def overdue(self, before_ms: int, limit: int) -> tuple[int, list[str]]:
         """Return the number of schedules due before *before_ms*, and the ids of the oldest *limit*. Reads every row."""
         source = "FROM live WHERE life = ? AND due < ? AND place = 'due'"
-        with converted(self._path):
-            [count] = self._db.execute(f"SELECT count(*) {source}", (self.life, before_ms)).fetchone()
-            if not count:
-                return 0, []
-            query = f"SELECT id {source} ORDER BY due LIMIT ?"
-            return count, [id for (id,) in self._db.execute(query, (self.life, before_ms, limit))]
+        [(count,)] = self._of_state(f"SELECT count(*) {source}", before_ms)
+        query = f"SELECT id {source} ORDER BY due LIMIT ?"
+        return count, [id for (id,) in self._of_state(query, before_ms, limit)] if count else []
 
     def next_schedules(self, after: str, limit: int) -> list[tuple[str, str]]:
         """
@@ -225,19 +216,16 @@ class Recall:
         run's id.
         """
         query = "SELECT id, run FROM live WHERE life = ? AND id > ? AND place NOT IN (?, ?) ORDER BY id LIMIT ?"
-        with converted(self._path):
-            return self._db.execute(query, (self.life, after, Place.OPEN, Place.ENDED, limit)).fetchall()
+        return self._of_state(query, after, Place.OPEN, Place.ENDED, limit)
 
     def count(self) -> int:
         """Count the schedules and open runs of the state."""
-        with converted(self._path):
-            return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self.life,)).fetchone()[0])
+        [(count,)] = self._of_state("SELECT count(*) FROM live WHERE life = ?")
+        return int(count)
 
     def count_places(self) -> dict[str, int]:
         """Count the schedules and open runs of the state by their place. Reads every row."""
-        query = "SELECT place, count(*) FROM live WHERE life = ? GROUP BY place"
-        with converted(self._path):
-            return dict(self._db.execute(query, (self.life,)).fetchall())
+        return dict(self._of_state("SELECT place, count(*) FROM live WHERE life = ? GROUP BY place"))
 
     def known(
         self, ids: Iterable[str], touched: dict[Key, int] | None = None, over: Mapping[Key, tuple[Record, Run]] = {}
@@ -287,6 +275,11 @@ class Recall:
         if b"" in record.job and (data := self._arguments.of(n, row)) is not None:
             record.job = with_arguments(record.job, data)
         return record
+
+    def _of_state(self, query: str, *values: Any) -> list[Any]:
+        """Return the rows that *query* finds in the state."""
+        with converted(self._path):
+            return self._db.execute(query, (self.life, *values)).fetchall()
 
     def _recalled(
         self, id: str, records: list[Record], touched: dict[Key, int] | None, over: Sequence[tuple[Record, Run]]
