@@ -50,9 +50,9 @@ from zsched.core.clock import SystemClock
 from zsched.core.entry import FORMAT, OLDEST_FORMAT, text
 from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import RESENDS, REST_S, Channel, Link, Wire
-from zsched.storage.keys import Keys, NamedKey
+from zsched.storage.keys import Keys
 from zsched.storage.meta import explained, garbled_among
-from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
+from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, NamedKey
 
 KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
