@@ -15,7 +15,6 @@ def release(text: str) -> tuple[int, ...]:
 
 
 HERE: Final = version("rq")
-HAS_PREFIX: Final = release(HERE) >= (3,)  # of its keys, by RQ_KEY_PREFIX in the environment
-HAS_RATE_LIMITS: Final = release(HERE) >= (3,)
-HAS_EXECUTIONS: Final = release(HERE) >= (3,)  # a worker may have several, and is told which
-IS_CRON_LOCAL: Final = release(HERE) >= (3,)  # ``rq cron`` reads cron fields in its machine's zone; before, in UTC
+# RQ 3 has a prefix of its keys (RQ_KEY_PREFIX in the environment), rate limits, and executions: a worker may have
+# several, and is told which. Its ``rq cron`` reads cron fields in its machine's zone; before, that was UTC.
+HAS_PREFIX = HAS_RATE_LIMITS = HAS_EXECUTIONS = IS_CRON_LOCAL = release(HERE) >= (3,)
