@@ -32,14 +32,10 @@ _CALL: Final = re.compile(r"\bp?call\('([A-Z]+)'")  # also redis.call under a lo
 class Role(StrEnum):
     """A kind of process."""
 
-    CLIENT = "client"
-    """Schedules, queries, cancels: services, and the commands of ``zsched``."""
-    DAEMON = "daemon"
-    """``zsched daemon``, and ``zsched archive recover``."""
-    WORKER = "worker"
-    """RQ's worker, and ``current_run`` in its tasks."""
-    WEB = "web"
-    """``zsched web``: a client that also reads all that RQ keeps, for rq-dashboard."""
+    CLIENT = "client"  # schedules, queries, cancels: services, and the commands of ``zsched``
+    DAEMON = "daemon"  # ``zsched daemon``, and ``zsched archive recover``
+    WORKER = "worker"  # RQ's worker, and ``current_run`` in its tasks
+    WEB = "web"  # ``zsched web``: a client that also reads all that RQ keeps, for rq-dashboard
 
 
 # The users of deploy/redis/users.acl, and their roles. If tasks return a Next, their worker schedules over its own

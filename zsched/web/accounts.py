@@ -47,12 +47,9 @@ _DIGITS: Final = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 class AccountRole(StrEnum):
     """The rights of an account."""
 
-    VIEWER = "viewer"
-    """Read."""
-    SCHEDULER = "scheduler"
-    """Read, and change schedules and runs."""
-    OPERATOR = "operator"
-    """Everything."""
+    VIEWER = "viewer"  # reads
+    SCHEDULER = "scheduler"  # reads, and changes schedules and runs
+    OPERATOR = "operator"  # does everything
 
 
 def _instant(given: object) -> int:

@@ -152,8 +152,7 @@ def year_of(wall_s: int) -> int:
     return date.fromordinal(wall_s // DAY_S + EPOCH_ORDINAL).year
 
 
-Layer = tuple[int, Times]
-"""Days of a year as bits, and the times of day that each of them has."""
+Layer = tuple[int, Times]  # days of a year as bits, and the times of day that each of them has
 
 
 class WallRule(ABC):
