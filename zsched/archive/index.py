@@ -262,13 +262,12 @@ class PrefixWriter:
 
     def _ids_in(self, row: body.HistoryRow) -> list[str]:
         entry = body.entry_of(row)
-        try:
+        with suppress(UnknownEntry):
             parsed = parse(entry, self._suffix)
             with reading(entry):
                 keys = parsed.only_fired()
                 return [change.id for change in parsed.searched()] if keys is None else [id for id, _ in keys]
-        except UnknownEntry:
-            return []
+        return []
 
 
 def covered_to(db: sqlite3.Connection) -> int:

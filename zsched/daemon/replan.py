@@ -304,7 +304,6 @@ class CalendarReplanner(Replanning):
 
 @lru_cache(maxsize=50_000)  # cached results: computing each by its rule would take twice as long (measured)
 def _is_of_zone(trigger: bytes) -> bool:
-    try:
+    with suppress(Exception):  # a stored rule can make Python raise any
         return spec_of(trigger).is_of_zone
-    except Exception:  # a stored rule can make Python raise any exception
-        return False
+    return False

@@ -309,11 +309,10 @@ async def streamed(request: Request, events: Callable[[IsAdmitted], AsyncIterato
 
 def _is_admitted(request: Request) -> bool:
     """Return True if the token of *request* still reads events."""
-    try:
+    with suppress(Problem):
         request.app.state.access.caller(request).demand_all("the log")
-    except Problem:
-        return False
-    return True
+        return True
+    return False
 
 
 async def _until_trouble(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
