@@ -30,7 +30,6 @@ T = TypeVar("T")
 # ``Client`` imports them at the first call that needs one. An event loop would wait meanwhile.
 _LOADED: Final = (answers, bulk, preview, putting, updating)
 _MAX_CALLS: Final = 50
-_CALLBACKS: Final = ("on_progress", "confirm")
 
 
 class _End(Enum):
@@ -46,7 +45,7 @@ def _awaited(
 
     @wraps(method)
     async def call(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> T:
-        for name in _CALLBACKS:
+        for name in ("on_progress", "confirm"):
             if name in named:
                 named[name] = _callback(named[name])
         async with self._calls.one():

@@ -167,9 +167,6 @@ def applied_lines(applied: Applied, dry_ms: int | None = None) -> Iterator[str]:
 # -- zsched simulate ----------------------------------------------------------------------------------
 
 
-_DAY: Final = timedelta(days=1)
-
-
 @command()
 @click.argument("file", metavar="FILE")
 @click.option("--days", type=click.IntRange(1, 3660), default=90, show_default=True, metavar="N", help="From now on.")
@@ -194,7 +191,7 @@ def simulate(
     try:
         application = Application(client, read(file, content(file, "a TOML file of schedules"), checks))
         with Progress("simulating", is_quiet=invocation.wants_json) as progress:
-            found, left_out = application.simulate(days * _DAY, workers, took, progress.at)
+            found, left_out = application.simulate(days * timedelta(days=1), workers, took, progress.at)
     except InvalidFile as error:
         return _refuse(invocation, error, "nothing was simulated")
     schedules, backlogs = list(found.schedules.values()), [found.backlog(queue) for queue in workers]

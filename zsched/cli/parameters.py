@@ -30,7 +30,6 @@ from zsched.errors import ConfigError, ZschedError
 _DATE: Final = re.compile(r"[\d-]{1,10}|\d{4}-?W\d\d(-?\d)?", re.ASCII)  # forms of ISO 8601 without a time of day
 _EITHER_ORDER: Final = re.compile(r"(?<![\d/.-])\d{1,2}([-/.])\d{1,2}(\1\d{2,4})?(?!\d)(?!:)", re.ASCII)
 _EXAMPLES: Final = "2026-12-24 18:00, 24 Dec 18:00, 2026-12-24T18:00Z or 2026-12-24T18:00+09:00"
-_UTC_NAMES: Final = ("UTC", "GMT", "Z")
 
 
 def instant(text: str) -> datetime:
@@ -64,7 +63,7 @@ def _written(text: str) -> datetime:
     from dateutil.parser import parse  # most commands need not wait for it
 
     def zone(name: str | None, offset_s: int | None) -> tzinfo | None:
-        if name is not None and name not in _UTC_NAMES:
+        if name is not None and name not in ("UTC", "GMT", "Z"):
             raise _Unclear(f"zone {name!r} is ambiguous: give an offset, or the option --tz")
         return None if name is None and offset_s is None else timezone(timedelta(seconds=offset_s or 0))
 

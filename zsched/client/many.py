@@ -33,7 +33,6 @@ TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
 Numbered = tuple[int, Put]
 _PortionKey = tuple[int, str]  # of a portion of one-shots: identity of the shape, and version
-_OF_RECURRING: Final = 0, ""
 _GOOD: Final = {word.encode(): word for word in DONE}  # words that are no refusal, and their counters in ``Many``
 
 
@@ -159,7 +158,7 @@ class BulkPut:
 
     def _add(self, item: Numbered) -> BulkCall | None:
         """Add an item to its portion, a recurring schedule with a plan. Return the call when the portion is full."""
-        (number, put), plan, key = item, None, _OF_RECURRING
+        (number, put), plan, key = item, None, (0, "")
         if put.rule is None:
             key = id(put.shape), put.if_version
             self._open_ids.add(put.id)

@@ -145,7 +145,6 @@ def _hide_userinfo(match: re.Match[str]) -> str:
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
 MASTER = r"[A-Za-z0-9._-]{1,128}"  # names that Sentinel accepts
-_PORT = 26379
 _FORM = "write redis+sentinel://host:26379,host2:26379/<master name>/0"
 LABEL = "[A-Za-z0-9_-]{1,63}"  # of a host's name; the resolver raises UnicodeError for a longer or empty label
 _HOST = re.compile(rf"(\[[0-9A-Fa-f:.]+(?:%\w+)?\]|{LABEL}(?:\.{LABEL})*\.?)(?::([0-9]{{1,5}}))?")
@@ -194,7 +193,7 @@ def is_sentinel_url(url: str) -> bool:
     return url.split("://", 1)[0] in SCHEMES
 
 
-def address(text: str, port: int = _PORT, of: str = "Sentinel") -> Address:
+def address(text: str, port: int = 26379, of: str = "Sentinel") -> Address:
     """
     Parse ``host``, ``host:port`` or ``[IPv6]:port``; without a port it is *port*, the usual one of an *of*.
 

@@ -121,8 +121,6 @@ def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
 
 _STEPS: Final = 50
 _PER_STEP: Final = 1000  # keys per step of the scan: about 0.3 ms of Redis
-_OF_IDS: Final = ("schedule:", "template:")
-_WAITING: Final = "waiting:"
 _AT_ONCE: Final = 20  # keys in one command of a remedy
 _LASTS: Final = -1  # PTTL of a key without expiry
 _KINDS: Final = {  # of unused keys: the remedy, and a command
@@ -169,8 +167,8 @@ def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
 def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
     """Yield the leftovers among *names*, without the namespace's prefix, by kind."""
     keys = probe.keys
-    of_ids = [name for name in names if name.startswith(_OF_IDS)]
-    waiting = [name for name in names if name.startswith(_WAITING)]
+    of_ids = [name for name in names if name.startswith(("schedule:", "template:"))]
+    waiting = [name for name in names if name.startswith("waiting:")]
     lapsing = [name for name in names if (keys.prefix + name).startswith(keys.lapsing_prefixes())]
     throttled_names = [name for name in names if _is_throttled(name)]
     lives = probe.ask_all(("PTTL", keys.prefix + name) for name in lapsing)

@@ -63,7 +63,6 @@ LATEST_S: Final = 0xFFFFFFFFF  # the last second that nine hexadecimal digits ca
 _CODE_BYTES, _CODE_CHARACTERS = 16, 22
 _HEAD: Final = b"zsched 1 "
 EARLY_S: Final = 60  # clocks of machines may differ by so much
-_DAY_S: Final = 86_400
 _STEPS: Final = 10  # of the time for which a signature is valid
 _FRESH_MS: Final = 1000.0  # while a reading of the server's clock counts; clocks drift less than a ms
 
@@ -276,7 +275,7 @@ class Signer:
 
     def __init__(self, file: KeyFile, keys: Keys, valid_days: int, clock: Clock, server_ms: Callable[[], int]) -> None:
         self._file, self._keys, self._clock, self._server_ms = file, keys, clock, server_ms
-        self._valid_s = valid_days * _DAY_S
+        self._valid_s = valid_days * 86_400
         self._step_s = max(self._valid_s // _STEPS, 1)
         self._machine, self._lock = SystemClock(), threading.Lock()
         self._read: tuple[int, float] | None = None  # the server's time, and ours by the monotonic clock

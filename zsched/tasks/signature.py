@@ -27,9 +27,6 @@ NO_DEFAULT: Final = inspect.Parameter.empty
 
 _MAKE_TYPES: Final = frozenset({"types", "typing", "typing_extensions"})  # of list[int], Literal["a"] and Any
 
-# An option whose name is the task's own where the task has such a parameter, as so many functions have.
-_TASKS_OWN: Final = frozenset({"name"})
-
 _REFUSED: Final = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, so none of them could be checked",
     inspect.Parameter.VAR_KEYWORD: "takes arguments of any name, so none of them could be checked",
@@ -144,7 +141,7 @@ def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) ->
         raise InvalidTask(
             path, _declared(given), NOT_GIVEN, _REFUSED[given.kind], "give it parameters with names and types"
         )
-    if given.name in SCHEDULE_OPTIONS - _TASKS_OWN:
+    if given.name in SCHEDULE_OPTIONS - {"name"}:  # that name is the task's own, as so many functions have it
         problem = "a parameter of this name, which is an option of client.schedule"
         raise InvalidTask(path, _declared(given), NOT_GIVEN, problem, f"rename it, {given.name}_ for example")
     annotation = Any if given.annotation is inspect.Parameter.empty else _resolved(path, func, given)

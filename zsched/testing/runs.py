@@ -136,7 +136,6 @@ class ManualDeadlines:
 
 
 _AT_ONCE: Final = 500  # in one script
-_NEVER_MS: Final = LAST_MS + 1
 
 
 class Delayed:
@@ -160,7 +159,7 @@ class Delayed:
             for name in self._jobs.queues()
             if name not in self._left
         ]
-        return min((math.ceil(float(head[1]) * 1000) for head in heads if head), default=_NEVER_MS)
+        return min((math.ceil(float(head[1]) * 1000) for head in heads if head), default=LAST_MS + 1)
 
     def move(self, term: Term) -> None:
         """Look at some due jobs, and push the jobs that are not early."""

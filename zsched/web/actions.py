@@ -37,7 +37,6 @@ _ARGUMENTS: Final[dict[str, Mapping[str, Any]]] = {  # with their defaults
     "skip": {"at": None, "next": 1, "note": ""},
     "unskip": {"at": None, "note": ""},
 }
-_TIMES: Final = ("at", "until")
 
 
 async def found_of(call: Caller, id: str) -> Schedule:
@@ -75,7 +74,7 @@ async def change(
 
 def _arguments(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: given.get(name, usual) for name, usual in _ARGUMENTS[action].items()}
-    return {name: rfc3339(name, value) if name in _TIMES else value for name, value in found.items()}
+    return {name: rfc3339(name, value) if name in ("at", "until") else value for name, value in found.items()}
 
 
 async def run_now(call: Caller, id: str, op: str | None = None) -> str:

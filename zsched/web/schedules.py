@@ -32,7 +32,6 @@ _PAGE: Final = 50
 _MOST: Final = 1000
 _ONE: Final = "/schedules/{id:plain}"
 _IF_MATCH: Final = ("If-Match",)
-_KEY: Final = ("Idempotency-Key",)
 _PREVIEWED: Final = 1000
 
 
@@ -164,7 +163,7 @@ async def release_schedule(id: PathId, request: Request, call: Admitted, body: B
     return await _change(call, "release", id, body, request)
 
 
-@router.post(f"{_ONE}:run", **schemas.action("Push a run at once.", "Result", _KEY))
+@router.post(f"{_ONE}:run", **schemas.action("Push a run at once.", "Result", ("Idempotency-Key",)))
 async def run_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """
     Push a run at once. A one-shot runs now instead of at its time. With the same `Idempotency-Key`, a request that is

@@ -43,7 +43,6 @@ _COMING: Final = 20
 _PAST: Final = 20
 _SHOWN: Final = 100  # occurrences of a planned backfill
 _DONE: Final = {**actions.ACTIONS, "skip": "skipped", "unskip": "taken back"}
-_WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
 
 
 @router.get("/schedules")
@@ -264,7 +263,7 @@ def with_remarks(one: Schedule, times: Iterable[datetime]) -> list[Coming]:
 def _fields(view: View, one: Schedule) -> Any:
     """Yield names and texts of the definition, without arguments for those who may not see them."""
     for name, text in definition_of(one, lambda ms: view.local(ms, one.tz)):
-        if view.account.sees_arguments or name not in _WITHOUT_ARGUMENTS:
+        if view.account.sees_arguments or name not in ("args", "kwargs"):
             yield name, text
 
 
