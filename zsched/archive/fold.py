@@ -24,9 +24,9 @@ from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
-    CalendarsHeld,
     Counted,
     Mentioned,
+    NamedTexts,
     OneShotsFired,
     OneShotsLeft,
     OneShotsPut,
@@ -66,7 +66,7 @@ class StateWriter:
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str, *, is_part: bool = False) -> None:
         db.create_function("live_sum", 11, self._opened_sum, deterministic=True)  # refused while a statement is open
         self._db, self._suffix, self._is_part = db, run_suffix, is_part
-        self.calendars: dict[str, str] = {}  # as ``CalendarsHeld``, of all states: each text has the time of its change
+        self.named_texts: dict[str, str] = {}  # as ``NamedTexts``, of all states: each text has the time of its change
         self.begin(life)
 
     def begin(self, life: int) -> None:
@@ -376,6 +376,6 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     OneShotsLeft: StateWriter._leave,
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
-    CalendarsHeld: lambda fold, row: fold.calendars.update(row.texts),
+    NamedTexts: lambda fold, row: fold.named_texts.update(row.texts),
     Mentioned: lambda fold, row: None,
 }

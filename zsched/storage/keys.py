@@ -70,7 +70,8 @@ class Keys:
     # id of a signed one-shot that was given as local time, and that a change of its zone's rules did not move →
     # ``<due ms> <due ms by the new rules>``.
     kept_local = NamedKey("kept_local", "hash")
-    calendars = NamedKey("calendars", "hash")  # name → ``<t of its change> <calendar>``, or - for it; lua/calendars.lua
+    # ``calendar:<name>``, ``known_failure:<name>`` → ``<t of its change> <text>``; -: deleted.
+    named_texts = NamedKey("named_texts", "hash")
     # id of a schedule that is paused until a time → that time; maybe of others, too.
     resumes = NamedKey("resumes", "zset")
     failing = NamedKey("failing", "zset")  # recurring id → failed runs in a row; see lua/lib/state.lua

@@ -53,6 +53,7 @@ class JobFacts(NamedTuple):
     timeout: str = ""  # in seconds
     limit: str = ""  # the rate limit that it waits for: its key, and its slots in parentheses
     error: str = ""
+    func: str = ""  # of a failed run
     note: str = ""
     traceback: str = ""
     attempts: str = ""
@@ -75,7 +76,7 @@ class JobFacts(NamedTuple):
 # newest result, packed, behind a blank its attempts. The note is last: it may have any text.
 _IN_HASH: Final = (
     "status enqueued_at started_at ended_at last_heartbeat worker_name origin retries_left zs_retries"
-    " number_of_retries zs_on_lost timeout rate_limit_key exc_string zs_note"
+    " number_of_retries zs_on_lost timeout rate_limit_key exc_string zs_func zs_note"
 )
 JOB_FIELDS: Final = dict(zip(JobFacts._fields, _IN_HASH.split(), strict=False))
 
