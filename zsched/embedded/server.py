@@ -26,8 +26,8 @@ import subprocess
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from zsched.embedded.guard import Guard
 from zsched.errors import ConfigError, ZschedError
@@ -285,8 +285,7 @@ SERVER_VARIABLE = "ZSCHED_REDIS_SERVER"  # path or command of the binary; withou
 OLDEST = (6, 2)  # COPY, which firing of recurring schedules uses, came with Redis 6.2
 
 
-@dataclass(frozen=True, slots=True)
-class ServerBinary:
+class ServerBinary(NamedTuple):
     """A redis-server that can be run: its absolute path, its version, how it was found, and its product."""
 
     path: Path

@@ -41,7 +41,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
@@ -80,8 +79,7 @@ _NO_END: Final = "its last line has no line end, so Debian's cron ignores the wh
 _NOT_READ: Final = "cron ignores files with this name in cron.d; rename it, or import the one that cron reads"
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A line with a command: its time, its user, its command as written, and the variables above it."""
 
     number: int

@@ -30,8 +30,7 @@ _OF_A_PUT = frozenset((b"status", b"created_at", b"zs_version", b"data"))  # fie
 LOCK_S = 30  # a queue is RQ's again this long after the last daemon was killed
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The range of the server's TIME in which a script may fire, computed from the caller's monotonic clock."""
 
     from_ms: int
@@ -96,8 +95,7 @@ class FireResult:
         return self.now_us // 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(NamedTuple):
     """The script fired nothing: HELD until ``until_ms``, or JUMPED (the server's clock is outside of the window)."""
 
     word: str

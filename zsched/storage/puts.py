@@ -117,8 +117,7 @@ class Put(NamedTuple):
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """
     Result of a put: created, updated, unchanged, kept, already_fired, EXISTS, PAST, CHANGED:<present version>, TAKEN,
     WRONGTYPE or AGAIN.

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from inspect import signature
-from typing import Final
+from typing import Final, NamedTuple
 
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RqKeys
@@ -106,8 +105,7 @@ _RQ_KEYS: Final[Mapping[Role, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(NamedTuple):
     """
     Rights of a process, sorted: ``commands`` with their ACL names (``hget``, ``script|load``), ``keys`` and
     ``channels`` as patterns.

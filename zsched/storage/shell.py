@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
@@ -19,8 +18,7 @@ from zsched.storage.remedies import Endpoint
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, RqKeys
 
 
-@dataclass(frozen=True, slots=True)
-class Shell:
+class Shell(NamedTuple):
     """Writes commands for the Redis of *link*, and for workers with this serializer and this prefix of keys."""
 
     link: Link

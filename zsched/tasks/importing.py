@@ -11,9 +11,8 @@ is assumed to be the worker's module.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from zsched.errors import NOT_GIVEN, InvalidTask
 
@@ -22,15 +21,13 @@ class Forbidden(InvalidTask):
     """An importer refuses the module because of where it is; nothing of it ran."""
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(NamedTuple):
     """The first *module* of a path that cannot be found here."""
 
     module: str
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(NamedTuple):
     """A missing *name*: *owner*, a module or class with the dotted name *path*, does not have it."""
 
     owner: Any

@@ -14,9 +14,8 @@ import difflib
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Final, Literal, Union
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union
 
 from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
@@ -34,8 +33,7 @@ _REFUSED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter. ``type``: its resolved annotation. ``default``: NO_DEFAULT if it has no default."""
 
     name: str

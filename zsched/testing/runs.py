@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.entry import Position
@@ -28,8 +28,7 @@ from zsched.storage.rqjob import Encoder
 _PAGE: Final = 500  # entries in one read
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
+class Fired(NamedTuple):
     """
     A run that went to its queue because its time had come. ``id``: RQ's job id. ``func``: the dotted path. The instants
     are aware, in UTC. ``at`` is the time of its push; it is later than ``nominal_at`` only for a missed occurrence, or
