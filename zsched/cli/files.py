@@ -65,13 +65,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
 
 @command()
 @click.option("--owner", metavar="TEXT", help="Only schedules of this owner (a file or program); '': without owner.")
-@click.option(
-    "--id",
-    "globs",
-    metavar="GLOB",
-    multiple=True,
-    help="Only ids that match this pattern, such as 'report-*'; may be repeated.",
-)
+@click.option("--id", "globs", metavar="GLOB", multiple=True, help="Only ids like 'report-*'; may be repeated.")
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
     Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. A schedule whose arguments fit
