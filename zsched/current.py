@@ -78,8 +78,7 @@ def current_run() -> CurrentRun | None:
 
     Makes one round trip to Redis. Raises RedisUnavailable, RedisRefused.
     """
-    found = current_job()
-    if found is None:
+    if (found := current_job()) is None:
         return None
     job, parts = found
     notes = Notes(job.connection, keys_of_run(job, parts), job.id)

@@ -18,7 +18,8 @@ from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, STILTED, Figures, figures, 
 from zsched.cli import program
 from zsched.core.log.kinds import KINDS
 from zsched.health import verdict
-from zsched.storage.keys import Keys, NamedKey
+from zsched.storage.keys import Keys
+from zsched.storage.rqkeys import NamedKey
 
 
 def anchors(page: Path) -> set[str]:

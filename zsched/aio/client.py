@@ -30,7 +30,6 @@ T = TypeVar("T")
 # ``Client`` imports them at the first call that needs one. An event loop would wait meanwhile.
 _LOADED: Final = (answers, bulk, preview, putting, updating)
 _MAX_CALLS: Final = 50
-_CALLBACKS: Final = ("on_progress", "confirm")
 
 
 class _End(Enum):
@@ -46,7 +45,7 @@ def _awaited(
 
     @wraps(method)
     async def call(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> T:
-        for name in _CALLBACKS:
+        for name in ("on_progress", "confirm"):
             if name in named:
                 named[name] = _callback(named[name])
         async with self._calls.one():
@@ -74,9 +73,7 @@ async def _async_iterator(found: Iterator[T]) -> AsyncIterator[T]:
 
 def _callback(given: Any) -> Any:
     """Return *given*, or a function that waits for it if it is a coroutine function."""
-    if not inspect.iscoroutinefunction(given):
-        return given
-    return lambda *arguments: wait(given(*arguments))
+    return given if not inspect.iscoroutinefunction(given) else lambda *arguments: wait(given(*arguments))
 
 
 def _rows(given: AsyncIterable[T]) -> Iterator[T]:
@@ -94,8 +91,7 @@ class _Calls:
 
     def one(self) -> asyncio.Semaphore:
         """Return the limit of the running loop; a client may be used in one loop after another."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
+        if (loop := asyncio.get_running_loop()) is not self._loop:
             self._loop, self._semaphore = loop, asyncio.Semaphore(self._most)
         return self._semaphore
 

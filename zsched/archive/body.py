@@ -87,9 +87,9 @@ def demand_sum(sum_of: Callable[..., Any], parts: Iterable[Any], sum: Any, what:
         raise ArchiveCorrupt(f"{what % which} corrupted: the checksum differs")
 
 
-def entry_checksum(epoch: int, seq: int | None, t_us: int, kind: str, body: bytes) -> int:
-    """Return the CRC-32 of an entry's whole content."""
-    return crc32(body, crc32(f"{epoch} {seq} {t_us} {kind}".encode()))
+def checksum(*parts: Any) -> int:
+    """Return the CRC-32 of a row: of the texts of its *parts*, the last of which is bytes."""
+    return crc32(parts[-1], crc32(" ".join(map(str, parts[:-1])).encode()))
 
 
 HistoryRow = tuple[int, int, int | None, int, str, bytes, int]  # n, epoch, seq, t, kind, body, sum
@@ -101,13 +101,13 @@ def history_row(n: int, entry: Entry, body: bytes, *, is_ours: bool = False) -> 
     """Return the row of *entry*. *is_ours*: it is not an entry of the log, so it has no seq."""
     epoch, seq, t_us = entry.position
     kept = None if is_ours else seq
-    return n, epoch, kept, t_us, entry.kind, body, entry_checksum(epoch, kept, t_us, entry.kind, body)
+    return n, epoch, kept, t_us, entry.kind, body, checksum(epoch, kept, t_us, entry.kind, body)
 
 
 def entry_of(row: HistoryRow) -> Entry:
     """Return the entry in a row. Raises ArchiveCorrupt if its checksum differs."""
     n, epoch, seq, t_us, kind, body, sum = row
-    demand_sum(entry_checksum, row[1:-1], sum, "history entry %r is", n)
+    demand_sum(checksum, row[1:-1], sum, "history entry %r is", n)
     return Entry.kept(Position(epoch, seq or 0, t_us), kind, unpack(body))
 
 
@@ -172,4 +172,4 @@ def arguments_of(n: int, row: int, stored: bytes) -> bytes:
 
 
 def _sum_of(n: int, row: int, data: bytes) -> bytes:
-    return crc32(data, crc32(b"%d %d" % (n, row))).to_bytes(_SUM, "little")
+    return checksum(n, row, data).to_bytes(_SUM, "little")

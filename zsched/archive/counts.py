@@ -17,15 +17,7 @@ from typing import Any, Final
 from zsched.archive.history import History
 from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.counts import (
-    COUNTED_LATE_MS,
-    FAILED,
-    LATE,
-    RowsBy,
-    Series,
-    WantedCounts,
-    counted_word,
-)
+from zsched.core.occurrences.counts import COUNTED_LATE_MS, FAILED, LATE, RowsBy, Series, WantedCounts, counted_word
 from zsched.core.occurrences.outcomes import LEFT_OUT, What
 from zsched.core.runs.run_id import RunKey, nominal_ms_of
 
@@ -88,8 +80,7 @@ class CountWriter:
         if len(self._series) >= _KNOWN:
             self._series.clear()
         key = series.id, series.facets.stored, series.word
-        row = self._db.execute(_FIND, key).fetchone()
-        if row is None:
+        if (row := self._db.execute(_FIND, key).fetchone()) is None:
             row = self._db.execute(_NEW, key).fetchone()
         self._series[series] = int(row[0])
         return int(row[0])

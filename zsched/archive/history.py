@@ -166,8 +166,7 @@ class History:
         """
         first, end = (first_since(self.db, t, self.last_n) for t in (since_us, t_us))
         query = f"{ENTRY} WHERE kind = '{TermEntry.kind}' AND n >= ? AND n < ? ORDER BY n DESC LIMIT 1"
-        row = self.db.execute(query, (first, end)).fetchone()
-        if row is None:
+        if (row := self.db.execute(query, (first, end)).fetchone()) is None:
             return None
         if row[0] not in self._led:
             self._led[row[0]] = self._led_before(row[0])

@@ -176,13 +176,13 @@ def facets_at(db: sqlite3.Connection, n: int) -> FacetsOfRows | None:
 def facet_row(n: int, facets: FacetsOfRows) -> FacetRow:
     """Return the row of the table for entry *n*."""
     stored = _packed(facets.distinct[0]) if len(facets.distinct) == 1 else _packed_all(facets)
-    return n, stored, _sum_of(n, stored)
+    return n, stored, body.checksum(n, stored)
 
 
 def facets_in(row: FacetRow) -> FacetsOfRows:
     """Return the facets in a row of the table. Raises ArchiveCorrupt."""
     n, stored, sum = row
-    body.demand_sum(_sum_of, (n, stored), sum, "the facets of history entry %r are", n)
+    body.demand_sum(body.checksum, (n, stored), sum, "the facets of history entry %r are", n)
     return _unpacked(stored)
 
 
@@ -226,10 +226,6 @@ def _packed_all(facets: FacetsOfRows) -> bytes:
     return body.pack([order, *(one.stored for one in facets.distinct)])
 
 
-def _sum_of(n: int, stored: bytes) -> int:
-    return crc32(stored, crc32(b"%d" % n))
-
-
 class PrefixWriter:
     """Builds the filters of *db*, block by block."""
 
@@ -266,13 +262,12 @@ class PrefixWriter:
 
     def _ids_in(self, row: body.HistoryRow) -> list[str]:
         entry = body.entry_of(row)
-        try:
+        with suppress(UnknownEntry):
             parsed = parse(entry, self._suffix)
             with reading(entry):
                 keys = parsed.only_fired()
                 return [change.id for change in parsed.searched()] if keys is None else [id for id, _ in keys]
-        except UnknownEntry:
-            return []
+        return []
 
 
 def covered_to(db: sqlite3.Connection) -> int:
@@ -284,8 +279,7 @@ def covered_to(db: sqlite3.Connection) -> int:
 
 def ranges(db: sqlite3.Connection, prefix: str, bottom_n: int, top_n: int) -> list[NumberRange]:
     """Return the parts from *bottom_n* to *top_n* that may have ids with *prefix*, the newest first."""
-    length = max((one for one in LENGTHS if one <= len(prefix)), default=None)
-    if length is None:
+    if (length := max((one for one in LENGTHS if one <= len(prefix)), default=None)) is None:
         return [(bottom_n, top_n)]
     behind_n = covered_to(db)
     found = [(max(behind_n + 1, bottom_n), top_n)] if top_n > behind_n else []
@@ -320,13 +314,12 @@ def prefix_row(length: int, first_n: int, last_n: int, ids: Iterable[str]) -> Pr
             at = probe & mask
             bits[at >> 3] |= 1 << (at & 7)
     stored = bytes(bits)
-    return length, first_n, last_n, stored, _sum_of_block(length, first_n, last_n, stored)
+    return length, first_n, last_n, stored, body.checksum(length, first_n, last_n, stored)
 
 
 def bits_in(row: PrefixRow) -> bytes:
     """Return the filter in a row of the table. Raises ArchiveCorrupt."""
-    what = "the prefixes of history entries %r to %r are"
-    body.demand_sum(_sum_of_block, row[:-1], row[-1], what, *row[1:3])
+    body.demand_sum(body.checksum, row[:-1], row[-1], "the prefixes of history entries %r to %r are", *row[1:3])
     return row[3]
 
 
@@ -334,7 +327,3 @@ def _probes(prefix: str) -> list[int]:
     """Return numbers whose lowest bits are the places of *prefix* in a filter."""
     sum = crc32(prefix.encode())
     return [(sum & 0xFFFFFF) + probe * (sum >> 12 | 1) for probe in range(_PROBES)]
-
-
-def _sum_of_block(length: int, first_n: int, last_n: int, bits: bytes) -> int:
-    return crc32(bits, crc32(b"%d %d %d" % (length, first_n, last_n)))

@@ -149,8 +149,7 @@ def _folder_of(found: Sequence[ArchiveFacts], gen: str | None, address: str) -> 
         if gen is not None and facts.gens and is_same_set(gen, facts.gens):
             return facts.path.parent
     here = [facts for facts in found if facts.address == address]
-    fitting = [facts for facts in here if facts.objection(gen, address) is None]
-    if fitting:
+    if fitting := [facts for facts in here if facts.objection(gen, address) is None]:
         return fitting[0].path.parent
     if here:
         raise refused(here[0].objection(gen, address) or "", here[0].path, here[0].path.parent)

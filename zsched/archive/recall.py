@@ -98,9 +98,7 @@ class Recall:
 
     def has(self, id: str) -> bool:
         """Return True if the state has a row of schedule *id*."""
-        query = "SELECT 1 FROM live WHERE life = ? AND id = ?"
-        with converted(self._path):
-            return self._db.execute(query, (self.life, id)).fetchone() is not None
+        return bool(self._of_state("SELECT 1 FROM live WHERE life = ? AND id = ?", id))
 
     def last_touch(self, id: str) -> int | None:
         """Return the t in µs of its history's last change of schedule *id*; None if it never did."""
@@ -115,8 +113,7 @@ class Recall:
         found: dict[str, int] = {}
         for page in pages_of(rows, _PAGE):
             query = f"SELECT id, t FROM live WHERE life = ? AND place <> 'open' AND id IN ({','.join('?' * len(page))})"
-            with converted(self._path):
-                state = dict(self._db.execute(query, (self.life, *(id for id, _ in page))).fetchall())
+            state = dict(self._of_state(query, *(id for id, _ in page)))
             for id, t_us in page:
                 last_us = None if state.get(id) == t_us else self.last_touch(id)
                 if last_us is not None and last_us != t_us and (last_us > t_us or self._has_told(id, t_us)):
@@ -149,8 +146,7 @@ class Recall:
         with converted(self._path):
             for segment in reversed(segments(self._db)):
                 for (n,) in self._db.execute(query, (segment, key, self._known_from)).fetchall():
-                    row = self._db.execute(entry, (n,)).fetchone()
-                    if row is not None:
+                    if (row := self._db.execute(entry, (n,)).fetchone()) is not None:
                         yield row, self._schedules_touched(row)
 
     def _schedules_touched(self, row: body.HistoryRow) -> dict[str, int]:
@@ -199,26 +195,20 @@ class Recall:
     def absent(self, ids: Sequence[str]) -> list[str]:
         """Return the *ids* without a schedule in the state."""
         query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
-        with converted(self._path):
-            here = {id for (id,) in self._db.execute(query, (self.life, *ids))}
+        here = {id for (id,) in self._of_state(query, *ids)}
         return [id for id in ids if id not in here]
 
     def first_due_ms(self) -> int | None:
         """Return the earliest time at which a schedule is due; None if none waits. Reads every row."""
-        query = "SELECT min(due) FROM live WHERE life = ? AND place = 'due'"
-        with converted(self._path):
-            [first_ms] = self._db.execute(query, (self.life,)).fetchone()
-            return None if first_ms is None else int(first_ms)
+        [(first_ms,)] = self._of_state("SELECT min(due) FROM live WHERE life = ? AND place = 'due'")
+        return None if first_ms is None else int(first_ms)
 
     def overdue(self, before_ms: int, limit: int) -> tuple[int, list[str]]:
         """Return the number of schedules due before *before_ms*, and the ids of the oldest *limit*. Reads every row."""
         source = "FROM live WHERE life = ? AND due < ? AND place = 'due'"
-        with converted(self._path):
-            [count] = self._db.execute(f"SELECT count(*) {source}", (self.life, before_ms)).fetchone()
-            if not count:
-                return 0, []
-            query = f"SELECT id {source} ORDER BY due LIMIT ?"
-            return count, [id for (id,) in self._db.execute(query, (self.life, before_ms, limit))]
+        [(count,)] = self._of_state(f"SELECT count(*) {source}", before_ms)
+        query = f"SELECT id {source} ORDER BY due LIMIT ?"
+        return count, [id for (id,) in self._of_state(query, before_ms, limit)] if count else []
 
     def next_schedules(self, after: str, limit: int) -> list[tuple[str, str]]:
         """
@@ -226,19 +216,16 @@ class Recall:
         run's id.
         """
         query = "SELECT id, run FROM live WHERE life = ? AND id > ? AND place NOT IN (?, ?) ORDER BY id LIMIT ?"
-        with converted(self._path):
-            return self._db.execute(query, (self.life, after, Place.OPEN, Place.ENDED, limit)).fetchall()
+        return self._of_state(query, after, Place.OPEN, Place.ENDED, limit)
 
     def count(self) -> int:
         """Count the schedules and open runs of the state."""
-        with converted(self._path):
-            return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self.life,)).fetchone()[0])
+        [(count,)] = self._of_state("SELECT count(*) FROM live WHERE life = ?")
+        return int(count)
 
     def count_places(self) -> dict[str, int]:
         """Count the schedules and open runs of the state by their place. Reads every row."""
-        query = "SELECT place, count(*) FROM live WHERE life = ? GROUP BY place"
-        with converted(self._path):
-            return dict(self._db.execute(query, (self.life,)).fetchall())
+        return dict(self._of_state("SELECT place, count(*) FROM live WHERE life = ? GROUP BY place"))
 
     def known(
         self, ids: Iterable[str], touched: dict[Key, int] | None = None, over: Mapping[Key, tuple[Record, Run]] = {}
@@ -256,8 +243,7 @@ class Recall:
             with converted(self._path):
                 for stored in self._db.execute(query, (self.life, *page)):
                     found[stored[0]].append(self.record(stored))
-            for id, records in found.items():
-                yield self._recalled(id, records, touched, over_of.get(id, ()))
+            yield from (self._recalled(id, records, touched, over_of.get(id, ())) for id, records in found.items())
 
     def known_all(self) -> Iterator[Recalled]:
         """
@@ -278,8 +264,7 @@ class Recall:
     def record(self, stored: LiveRow) -> Record:
         """Return the record in a row of the state, with the fields that the history has."""
         n, row = stored[9], stored[10]
-        fields = self._fields.get(n)
-        if fields is None:
+        if (fields := self._fields.get(n)) is None:
             if len(self._fields) >= _READERS:
                 self._fields.clear()
             fields = self._fields[n] = fields_in(self._entry(n, stored[0]))
@@ -290,6 +275,11 @@ class Recall:
         if b"" in record.job and (data := self._arguments.of(n, row)) is not None:
             record.job = with_arguments(record.job, data)
         return record
+
+    def _of_state(self, query: str, *values: Any) -> list[Any]:
+        """Return the rows that *query* finds in the state."""
+        with converted(self._path):
+            return self._db.execute(query, (self.life, *values)).fetchall()
 
     def _recalled(
         self, id: str, records: list[Record], touched: dict[Key, int] | None, over: Sequence[tuple[Record, Run]]
@@ -337,8 +327,7 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
         check_file(db, path, namespace)
         with converted(path, CORRUPT_AT_OPEN):
             db.execute("BEGIN")
-            facts = stored_facts(db, path)
-            if not facts:
+            if not (facts := stored_facts(db, path)):
                 raise ArchiveError(f"archive {path}: it is empty")
             life = int(facts.get("life", 1))
             check = Check(db, path, clock)
@@ -363,5 +352,4 @@ def recalling_beside(path: Path) -> Iterator[tuple[Recall, Position | None]]:
             db.execute("BEGIN")
             facts = stored_facts(db, path)
         is_whole = "boot_n" not in facts and not int(facts.get("unknown_entries", 0))
-        position = body.position_of(facts.get("position")) if is_whole else None
-        yield Recall(db, path, facts), position
+        yield Recall(db, path, facts), body.position_of(facts.get("position")) if is_whole else None

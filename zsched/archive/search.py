@@ -104,17 +104,13 @@ class Search:
                 for hit, place in self._hits(n, top_row if n == top_n else None):
                     if hit is not None:
                         hits.append(hit)
-                        matched += self._is_sure(hit)
+                        matched += hit.what in self._wanted.whats or (hit.run is not None and hit.run.is_over)
                     is_full = matched >= self._wanted.limit or len(hits) >= _MOST
                     if is_full or self._clock.monotonic_ms() >= until_ms:
                         return SearchPart(hits, str(place), place.position.t_us)
             if self._clock.monotonic_ms() >= until_ms:
                 return self._stopped(hits, abs(n))
         return SearchPart(hits, None, None)
-
-    def _is_sure(self, hit: Change) -> bool:
-        """Return True if RQ cannot say that *hit* is none."""
-        return hit.what in self._wanted.whats or (hit.run is not None and hit.run.is_over)
 
     def _open_runs(self, after: SearchCursor | None) -> SearchPart | None:
         """Return the newest open runs after *after*; None if reading the state takes too long."""
@@ -133,8 +129,7 @@ class Search:
         self._db.set_progress_handler(lambda: self._clock.monotonic_ms() >= until_ms, _OPCODES)
         try:
             for row in map(record_in, self._db.execute(_OPEN_RUNS, arguments)):
-                hit = self._open_run(row)
-                if hit is not None:
+                if (hit := self._open_run(row)) is not None:
                     hits.append(hit)
                 if len(hits) >= _MOST:
                     return SearchPart(hits, hits[-1].cursor, row.t_us)
@@ -172,8 +167,7 @@ class Search:
         row = self._db.execute("SELECT epoch, seq, t FROM entry WHERE n = ?", (cursor.n,)).fetchone()
         if row is not None and Position(row[0], row[1] or 0, row[2]) == cursor.position:
             return cursor.n, cursor.row
-        n = number_of(self._db, cursor.position)
-        if n is not None:
+        if (n := number_of(self._db, cursor.position)) is not None:
             return n, cursor.row
         # Behind an open run, runs of the same time may follow: some may be repeated, none is left out.
         return first_since(self._db, cursor.position.t_us + bool(cursor.run_id), self._history.last_n), 0
@@ -197,8 +191,7 @@ class Search:
         for low, high in self._ranges:
             for end in range(high, max(low, first) - 1, -_WINDOW):
                 begin = max(end - _WINDOW + 1, low, first)
-                for (n,) in self._db.execute(query, (begin, end, *literal)):
-                    yield n
+                yield from (n for (n,) in self._db.execute(query, (begin, end, *literal)))
                 yield -begin
 
     def _posted(self, top_n: int, bottom_n: int) -> Iterator[int]:
@@ -288,8 +281,7 @@ class Search:
         wanted = self._wanted
         if not self._may_be(change):
             return None
-        known = facets.of(change, row)
-        if known == NO_FACETS:
+        if (known := facets.of(change, row)) == NO_FACETS:
             known = facets_before(self._history, change, n)
         if not known.has(wanted.facets):
             return None

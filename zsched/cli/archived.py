@@ -13,10 +13,10 @@ import pwd
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.archive.places import ArchiveFacts, archives_of, facts_at, state_folder
 from zsched.archive.recall import recalling_beside
@@ -113,8 +113,7 @@ def past_without_redis(settings: Settings, error: RedisUnavailable) -> Past:
     return ArchivedPast(settings, archive, error)
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedState:
+class ArchivedState(NamedTuple):
     """
     The state of a namespace by *archive*, up to its last entry. ``overdue``: the number that is due by this machine's
     clock. ``oldest_due_ms``: the first due time.

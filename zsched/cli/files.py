@@ -65,13 +65,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
 
 @command()
 @click.option("--owner", metavar="TEXT", help="Only schedules of this owner (a file or program); '': without owner.")
-@click.option(
-    "--id",
-    "globs",
-    metavar="GLOB",
-    multiple=True,
-    help="Only ids that match this pattern, such as 'report-*'; may be repeated.",
-)
+@click.option("--id", "globs", metavar="GLOB", multiple=True, help="Only ids like 'report-*'; may be repeated.")
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
     Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. A schedule whose arguments fit
@@ -112,8 +106,7 @@ def _refuse(invocation: Invocation, error: InvalidFile, result: str) -> int:
     """Write all mistakes to stderr, one line each, as compilers do, and the *result*: "nothing was applied"."""
     mistakes = plural(len(error.complaints), "mistake")
     if invocation.wants_json:
-        summary = f"{error.name}: {mistakes}; {result}"
-        invocation.tell_error(summary, error, errors=list(error.complaints))
+        invocation.tell_error(f"{error.name}: {mistakes}; {result}", error, errors=list(error.complaints))
         return USAGE
     for complaint in error.complaints:
         click.echo(printable(complaint), err=True)
@@ -168,9 +161,6 @@ def applied_lines(applied: Applied, dry_ms: int | None = None) -> Iterator[str]:
 # -- zsched simulate ----------------------------------------------------------------------------------
 
 
-_DAY: Final = timedelta(days=1)
-
-
 @command()
 @click.argument("file", metavar="FILE")
 @click.option("--days", type=click.IntRange(1, 3660), default=90, show_default=True, metavar="N", help="From now on.")
@@ -195,7 +185,7 @@ def simulate(
     try:
         application = Application(client, read(file, content(file, "a TOML file of schedules"), checks))
         with Progress("simulating", is_quiet=invocation.wants_json) as progress:
-            found, left_out = application.simulate(days * _DAY, workers, took, progress.at)
+            found, left_out = application.simulate(days * timedelta(days=1), workers, took, progress.at)
     except InvalidFile as error:
         return _refuse(invocation, error, "nothing was simulated")
     schedules, backlogs = list(found.schedules.values()), [found.backlog(queue) for queue in workers]

@@ -51,8 +51,7 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     elif every is not None:
         raise click.UsageError("--every is the interval of --watch; give both, or neither")
     settings = invocation.settings()
-    link = invocation.link(settings)
-    look = looking(settings, link)
+    look = looking(settings, invocation.link(settings))
     if is_watched:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is restored then, too
         watch(lambda: status_lines(look(), tz), every or _EVERY_S, tz)
@@ -176,8 +175,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, dee
 
             findings += deep_findings(settings, link)
     invocation.answer(map(_to_dict, findings), Table(_HEADER, _rows(findings)), "", _summary(findings))
-    is_unwell = any(finding.severity is Severity.PROBLEM for finding in findings)
-    return UNHEALTHY if is_unwell else DONE
+    return UNHEALTHY if any(finding.severity is Severity.PROBLEM for finding in findings) else DONE
 
 
 def _to_dict(finding: Finding) -> dict[str, str]:

@@ -113,7 +113,7 @@ def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
 @facet_filters("occurrences")
 @time_option("--since", "Not before this time, or 2h for two hours ago.", or_span=True)
 @time_option("--until", "Before this time.", or_span=True)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {_LIMIT}.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N; default {_LIMIT}.")
 @click.option("--all", "is_all", is_flag=True, help="All, without a limit; with --json: an object per line.")
 @click.option("--after", metavar="CURSOR", help="Continue after the last line of an earlier search.")
 @zone_option("Read and show times in this zone.")
@@ -227,8 +227,7 @@ class _Search:
 
     def _read_retries(self, found: Sequence[Change]) -> None:
         """Read those of the runs in *found*. Raises as ``Past.history``."""
-        search = self.retries.search_retries(one.run for one in found)
-        if search is not None:
+        if (search := self.retries.search_retries(one.run for one in found)) is not None:
             for retry in self._asking.parts(lambda past: past.iter_history(self._id, **search)):
                 self.retries.add(retry)
 

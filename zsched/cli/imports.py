@@ -32,9 +32,7 @@ _SHOWN: Final = 10  # names in a message
 
 _DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 _PRUNE: Final = click.option("--prune", is_flag=True, help="Remove imported schedules that the source no longer has.")
-_TAKE_OVER: Final = click.option(
-    "--take-over", is_flag=True, help="Take over schedules of these ids from another owner."
-)
+_TAKE_OVER: Final = click.option("--take-over", is_flag=True, help="Take over schedules of these ids of another owner.")
 _TZ: Final = click.option("--tz", metavar="ZONE", help="The source's zone; default: that of TZ, else this machine's.")
 
 _how = stacked(_PRUNE, _DRY_RUN, _TAKE_OVER)  # what is passed to ``import_all`` unchanged

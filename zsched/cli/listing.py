@@ -40,9 +40,7 @@ _HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE",
 @time_option("--due-after", "Due later; local in --tz, or with an offset or Z.")
 @time_option("--due-before", "Due earlier.")
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of each schedule's own.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {PAGE} on a terminal."
-)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N; default {PAGE} on a terminal.")
 @click.option("--after", metavar="CURSOR", help="Continue after the last schedule of an earlier listing.")
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
     """

@@ -6,10 +6,9 @@ commands that act on schedules and runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -39,8 +38,7 @@ _CODES: Final = dict.fromkeys(("already_fired", "already_over", *_WORDS.values()
 _CODES.update(not_found=NOT_FOUND, refused=USAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(NamedTuple):
     """The result for one id: a word, and a remark for people."""
 
     id: str

@@ -161,8 +161,7 @@ class Terminal:
                 yield StyledLine(line.nothing)
             return
         text, style = (line, Style.PLAIN) if isinstance(line, str) else line
-        for part in self.wrapped(self.short(text, tz)):
-            yield StyledLine(part, style)
+        yield from (StyledLine(part, style) for part in self.wrapped(self.short(text, tz)))
 
     def short(self, text: str, tz: str | None = None) -> str:
         """Return *text* with short times: without today's date, and without the offset of *tz*."""
@@ -173,8 +172,7 @@ class Terminal:
         if self.width is None or len(text) <= self.width:
             return [text]
         column = _COLUMN.match(text)
-        indent = len(text) - len(text.lstrip()) + 2
-        hang = column.end() if column and column.end() <= _DEEPEST else indent
+        hang = column.end() if column and column.end() <= _DEEPEST else len(text) - len(text.lstrip()) + 2
         return textwrap.wrap(
             text, self.width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False
         )
@@ -287,7 +285,7 @@ def say_lines(*lines: str) -> None:
 _EVERY_MS: Final = 3000.0  # between two lines, without a bar
 
 
-class Progress:
+class Progress(ExitStack):
     """
     Progress of a block, reported by ``at``. A terminal shows a bar called *label* if the total is *least* or more.
     Otherwise a line with *counted* ("schedules compared") is shown every few seconds, or nothing without *counted*.
@@ -299,17 +297,11 @@ class Progress:
     ) -> None:
         self._label, self._least, self._counted, self._is_quiet = label, least, counted, is_quiet
         self._is_terminal = sys.stderr.isatty()
-        self._stack = ExitStack()
+        super().__init__()
         self._bar: Any = None
         self._clock = clock or SystemClock()
         self._shown_ms = self._clock.monotonic_ms()
         self.done = self.total = 0
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._stack.close()
 
     def at(self, done: int, total: int) -> None:
         """Report that *done* of *total* are done."""
@@ -325,7 +317,7 @@ class Progress:
     def _show_bar(self) -> None:
         if self._bar is None and self.total >= self._least:
             bar = click.progressbar(length=self.total, label=self._label, file=sys.stderr, show_pos=True)
-            self._bar = self._stack.enter_context(bar)
+            self._bar = self.enter_context(bar)
         if self._bar is not None:
             self._bar.length = self.total
             self._bar.update(self.done - self._bar.pos)

@@ -30,7 +30,6 @@ from zsched.errors import ConfigError, ZschedError
 _DATE: Final = re.compile(r"[\d-]{1,10}|\d{4}-?W\d\d(-?\d)?", re.ASCII)  # forms of ISO 8601 without a time of day
 _EITHER_ORDER: Final = re.compile(r"(?<![\d/.-])\d{1,2}([-/.])\d{1,2}(\1\d{2,4})?(?!\d)(?!:)", re.ASCII)
 _EXAMPLES: Final = "2026-12-24 18:00, 24 Dec 18:00, 2026-12-24T18:00Z or 2026-12-24T18:00+09:00"
-_UTC_NAMES: Final = ("UTC", "GMT", "Z")
 
 
 def instant(text: str) -> datetime:
@@ -44,10 +43,8 @@ def instant(text: str) -> datetime:
     """
     if _DATE.fullmatch(text):
         raise click.BadParameter(f"{text!r} is a date alone and has no time of day; give {text}T00:00 or another")
-    try:
+    with suppress(ValueError):
         return datetime.fromisoformat(text)
-    except ValueError:
-        pass
     if _EITHER_ORDER.search(text):
         raise click.BadParameter(f"{text!r} has a day and a month in an unknown order; give {_EXAMPLES}")
     try:
@@ -66,7 +63,7 @@ def _written(text: str) -> datetime:
     from dateutil.parser import parse  # most commands need not wait for it
 
     def zone(name: str | None, offset_s: int | None) -> tzinfo | None:
-        if name is not None and name not in _UTC_NAMES:
+        if name is not None and name not in ("UTC", "GMT", "Z"):
             raise _Unclear(f"zone {name!r} is ambiguous: give an offset, or the option --tz")
         return None if name is None and offset_s is None else timezone(timedelta(seconds=offset_s or 0))
 
@@ -84,10 +81,9 @@ Moment = datetime | timedelta  # a time, or a duration back from now
 
 def moment(text: str) -> Moment:
     """Parse a duration back from now, or a time. Raises click.BadParameter."""
-    with suppress(click.BadParameter):
-        return duration(text)
-    with suppress(click.BadParameter):
-        return instant(text)
+    for parse in (duration, instant):
+        with suppress(click.BadParameter):
+            return parse(text)
     raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m, {_EXAMPLES}")
 
 
@@ -183,11 +179,8 @@ def workers_option(help: str) -> Callable[[F], F]:
 
 def zone_option(help: str = "Show times in this zone.") -> Callable[[F], F]:
     """Add the option of a zone, which is checked; UTC unless given."""
-    return click.option("--tz", metavar="ZONE", default="UTC", show_default=True, callback=_zone, help=help)
-
-
-def _zone(_context: click.Context, _option: click.Parameter, tz: str) -> str | None:
-    return zone_name(tz)
+    usual: Any = {"default": "UTC", "show_default": True, "callback": lambda _context, _option, tz: zone_name(tz)}
+    return click.option("--tz", metavar="ZONE", help=help, **usual)
 
 
 def facet_filters(noun: str) -> Callable[[F], F]:

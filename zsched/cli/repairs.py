@@ -85,8 +85,7 @@ class Repair:
                 yield f"… and {result.found - SAMPLED:,} more"
             yield f"{plural(result.found, self.noun)} would be {self.done}"
             return
-        for id, reason in result.refused[:SAMPLED]:
-            yield f"{id}: refused ({reason})"
+        yield from (f"{id}: refused ({reason})" for id, reason in result.refused[:SAMPLED])
         skipped = f"; {result.skipped:,} needed no change" if result.skipped else ""
         refused = f"; {result.refused_count:,} refused" if result.refused_count else ""
         yield f"{plural(result.done, self.noun)} {self.done}{skipped}{refused}"

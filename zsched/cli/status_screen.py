@@ -97,10 +97,8 @@ def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
         yield "hold", f"nothing fires for {duration_text(overview.held_ms)} more"
     for lane in Priority:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
-    for held in overview.held_back:
-        yield "held back", f"{held.waiting:,}, by {held.cause}"
-    for one in view.facts.slots.limits:
-        yield "held back", f"{one.waiting:,} runs, by RQ's limit {one.limit}"
+    yield from (("held back", f"{held.waiting:,}, by {held.cause}") for held in overview.held_back)
+    yield from (("held back", f"{one.waiting:,} runs, by RQ's limit {one.limit}") for one in view.facts.slots.limits)
     yield "late", rough_duration(overview.late_ms) if overview.late_ms else "nothing is overdue"
     recurring, paused, quarantined = overview.recurring, overview.paused, overview.quarantined
     yield "schedules", f"{recurring:,} recurring, {paused:,} paused, {quarantined:,} quarantined"
@@ -178,8 +176,7 @@ def _failure(failure: Failure, now_ms: int) -> tuple[str, ...]:
 def _copies(view: StatusView) -> Iterator[tuple[str, str]]:
     overview = view.facts.overview
     yield "log", entries_text(overview.log_length)
-    for report in overview.known_archives:
-        yield "archive", _archive(report, overview)
+    yield from (("archive", _archive(report, overview)) for report in overview.known_archives)
     if view.audit is not None:
         yield "audit", audit_text(view.audit, overview.now_ms)
 

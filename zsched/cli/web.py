@@ -83,8 +83,7 @@ def _extra() -> tuple[Any, Any, Any, Any]:
         from zsched.aio import link
         from zsched.web import app, rq, serving
     except ImportError as error:
-        package = (error.name or "greenlet").partition(".")[0]
-        if package == "zsched":
+        if (package := (error.name or "greenlet").partition(".")[0]) == "zsched":
             raise
         raise ConfigError(f"zsched web needs {package}, which is not installed: pip install 'zsched[web]'") from error
     return serving, app, link, rq

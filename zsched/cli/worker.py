@@ -112,8 +112,7 @@ def host_of(invocation: Invocation, settings: Settings, file: str | None, name: 
     from zsched.storage.lease import Seats
     from zsched.storage.server import Server
 
-    namespace = {variable_of(("", "namespace")): settings.namespace}
-    env = os.environ | invocation.environment | namespace
+    env = os.environ | invocation.environment | {variable_of(("", "namespace")): settings.namespace}
     if file is not None:
         of_redis = variable_of(("redis", ""))  # the worker's own user may stand in variables
         env = {name: value for name, value in env.items() if not name.startswith(of_redis)}

@@ -147,8 +147,7 @@ class Answers:
         if story.source.archive is not None:  # the log alone takes seconds to search
             lately = self.outcomes(None, None, _LATELY, {"match": f"{story.id[:_SAME]}*"})
             near += [one.id for one in self.page(lately, None)]
-        found = get_close_matches(story.id, dict.fromkeys(near), cutoff=_LIKE)
-        if not found:
+        if not (found := get_close_matches(story.id, dict.fromkeys(near), cutoff=_LIKE)):
             return story
         return replace(story, verdict=story.verdict.after(f"did you mean {alternatives(found)}?"))
 
@@ -157,8 +156,7 @@ class Answers:
         run = next((run for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
         if run is None or not (heard := self._history.heard_queues()):
             return story
-        meant = similar(run.queue, heard)
-        if meant is None:
+        if (meant := similar(run.queue, heard)) is None:
             return replace(story, verdict=story.verdict.after(f"queues with workers: {some(sorted(heard))}"))
         verdict = story.verdict.after(f"did you mean {meant}?")
         remedy = (
@@ -265,8 +263,7 @@ class Answers:
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """See ``Past``."""
         _checked(limit, 50_000)
-        since_us = None if since is None else instant_ms("since", since, None) * 1000
-        return self._history.entries(since_us, limit)
+        return self._history.entries(None if since is None else instant_ms("since", since, None) * 1000, limit)
 
     def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
         """See ``Past``."""
@@ -293,7 +290,8 @@ def _wanted(
 ) -> Wanted:
     """Return the query. Raises InvalidSchedule."""
     match, facets = _facets(filters)
-    since_us, until_us = (_us(name, filters.get(name)) for name in ("since", "until"))
+    times = ((name, filters.get(name)) for name in ("since", "until"))
+    since_us, until_us = (None if at is None else instant_ms(name, at, None) * 1000 for name, at in times)
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise InvalidSchedule("until", filters.get("until"), "not later than since", "give a later time")
     known = None if id is None else check_id(id)
@@ -305,10 +303,6 @@ def _facets(filters: Mapping[str, Any]) -> tuple[str | None, Facets]:
     names = ("match", "func", "queue", "tag", "owner", "name")
     match, func, queue, tag, owner, named = (check_filter(name, filters.get(name)) for name in names)
     return match, Facets(func or "", queue or "", owner or "", (tag,) if tag else (), named or "")
-
-
-def _us(name: str, at: object) -> int | None:
-    return None if at is None else instant_ms(name, at, None) * 1000
 
 
 def _cursor(after: object) -> str | None:

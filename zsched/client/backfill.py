@@ -115,10 +115,8 @@ class Backfiller:
         on_progress(at, len(found))  # from here on runs may be pushed that were not yet reported
         while at < len(found):
             some = found[at : at + BACKFILLED_AT_ONCE]
-            wanted = [one for one in some if one.wanted]
-            if wanted:
-                version = self._schedule.version or NO_VERSION
-                word, run_ids = self._store.backfill(self._id, version, wanted)
+            if wanted := [one for one in some if one.wanted]:
+                word, run_ids = self._store.backfill(self._id, self._schedule.version or NO_VERSION, wanted)
                 if is_changed(word):
                     replans += 1
                     self._replan(found, at, end_ms, replans)
@@ -132,8 +130,7 @@ class Backfiller:
     def _replan(self, found: list[_Occurrence], at: int, end_ms: int, number: int) -> None:
         """Plan again from occurrence *at* on, by the present schedule."""
         if number > _REPLANS:
-            stays = "the runs pushed so far stay; repeat the call to continue from there"
-            raise contended(self._id, stays)
+            raise contended(self._id, "the runs pushed so far stay; repeat the call to continue from there")
         self._schedule = self._recurring()
         self._past, self._pending = _bounded(self._schedule, found[at].nominal_ms, end_ms)
         found[at:] = self._occurrences()

@@ -85,8 +85,7 @@ class BulkChanges:
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Client.retry_many``."""
         wanted, options, source = _one_of(status, UNSUCCESSFUL), _take_options(given), None
-        ids = _take_ids(given, check_run_id)
-        if ids is None:
+        if (ids := _take_ids(given, check_run_id)) is None:
             runs, source = self._runs(wanted, given)
             retried = self._retried(runs, source, given.get("match"))
             ids = [run.id for run in runs if run.id not in retried]
@@ -96,8 +95,7 @@ class BulkChanges:
     def cancel_runs(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Client.cancel_runs``."""
         wanted, options, source = _one_of(status, _CANCELLED), _take_options(given), None
-        ids = _take_ids(given, check_run_id)
-        if ids is None:
+        if (ids := _take_ids(given, check_run_id)) is None:
             demand_filter(given)
             runs, source = self._runs(wanted, given)
             ids = [run.id for run in runs]
@@ -192,8 +190,7 @@ def demand_filter(filters: Mapping[str, Any]) -> None:
 
 
 def _one_of(status: object, statuses: Sequence[RunStatus]) -> RunStatus:
-    found = choice("status", status, RunStatus)
-    if found not in statuses:
+    if (found := choice("status", status, RunStatus)) not in statuses:
         names = ", ".join(one.value for one in statuses)
         raise InvalidSchedule("status", found.value, "not a status for this call", f"give one of {names}")
     return found

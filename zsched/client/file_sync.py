@@ -81,8 +81,7 @@ class FileSync:
         self, definition: Definition, held: ScheduleWithOptions | None
     ) -> tuple[Definition, ScheduleWithOptions]:
         """Return *definition* with the parts of *held* that it keeps, and the resulting schedule in Redis."""
-        found = self._reader.expected(self._puts.from_definition(definition))
-        wanted = self._of(found)
+        wanted = self._of(self._reader.expected(self._puts.from_definition(definition)))
         if held is None:
             return definition, wanted
         kept: dict[str, Any] = {}

@@ -23,7 +23,6 @@ from zsched.core.wording import duration_text, in_a_line
 from zsched.errors import InvalidSchedule
 
 _ONCE: Final = "FREQ=DAILY;COUNT=1"
-_DAY: Final = timedelta(days=1)
 
 
 class Ics(NamedTuple):
@@ -88,7 +87,7 @@ def _read(event: Any, moved: Iterable[date]) -> tuple[str, str]:
     for key, times in (("EXDATE", [*event.exdates, *moved]), ("RDATE", [at for at, _ in event.rdates])):
         rule += f";{key}={','.join(_time(at, begin) for at in times)}" if times else ""
     if rule == _ONCE and not isinstance(begin, datetime):
-        return "dates", f"{begin}..{begin + length - _DAY} {word}"
+        return "dates", f"{begin}..{begin + length - timedelta(days=1)} {word}"
     expr, count = RRULE.parse(rule, tz or "UTC")
     expr += "" if count is None else f";COUNT={count}"
     at = begin.isoformat()[:19]

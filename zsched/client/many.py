@@ -33,7 +33,6 @@ TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
 Numbered = tuple[int, Put]
 _PortionKey = tuple[int, str]  # of a portion of one-shots: identity of the shape, and version
-_OF_RECURRING: Final = 0, ""
 _GOOD: Final = {word.encode(): word for word in DONE}  # words that are no refusal, and their counters in ``Many``
 
 
@@ -159,7 +158,7 @@ class BulkPut:
 
     def _add(self, item: Numbered) -> BulkCall | None:
         """Add an item to its portion, a recurring schedule with a plan. Return the call when the portion is full."""
-        (number, put), plan, key = item, None, _OF_RECURRING
+        (number, put), plan, key = item, None, (0, "")
         if put.rule is None:
             key = id(put.shape), put.if_version
             self._open_ids.add(put.id)
@@ -171,8 +170,7 @@ class BulkPut:
                 self._refused.append(PutOutcome(number, put, b"", error=error))
                 return None
             self._plans[put.id] = self._plans.get(put.id, 0) + 1
-        portion = self._open.get(key)
-        if portion is None:
+        if (portion := self._open.get(key)) is None:
             portion = self._open[key] = _Portion()
         return self._close(key) if portion.add(item, plan) else None
 
@@ -183,8 +181,7 @@ class BulkPut:
         return portion.call(self._puts)
 
     def _close_all(self) -> Iterator[BulkCall]:
-        for key in list(self._open):
-            yield self._close(key)
+        yield from (self._close(key) for key in list(self._open))
 
 
 def put_rows(

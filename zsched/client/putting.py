@@ -12,9 +12,8 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from zsched.client.calls import Typed, lost_call, naming_lost_call
@@ -46,8 +45,7 @@ _Key = tuple[Any, ...]
 _NONE: Final[Mapping[_Key, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """
     The facts that rows of a shape share. ``shapes``: by the offset of a local time, or None. ``rules``: those of
     recurring schedules, by their options.
@@ -101,8 +99,7 @@ class RowReader:
             due, offset_s = str(at_ms + delay_ms), local_offset_s(at, known.tz, at_ms)
         else:
             due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
-        shape = known.shapes.get(offset_s)
-        if shape is None:
+        if (shape := known.shapes.get(offset_s)) is None:
             return self._read_new(row, key, None, known.shapes)
         return self._puts.one_shot(shape, own_id, due, self._encoder.call(known.path, args, kwargs), known.if_version)
 

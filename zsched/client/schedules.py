@@ -110,8 +110,7 @@ class Schedules(NamedTextCalls):
         """
         check_text("note", note)
         with naming_lost_call(check_id(id)):
-            is_local = isinstance(until, datetime) and until.utcoffset() is None
-            tz = self._reader.get(id).tz if is_local else None
+            tz = self._reader.get(id).tz if isinstance(until, datetime) and until.utcoffset() is None else None
             self._store.pause([id], note, _until_ms(until, tz), check_version(if_version))[id].demand()
         return self.get(id)
 

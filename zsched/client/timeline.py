@@ -65,8 +65,7 @@ def timeline(
         found.more_rows = answer["more_rows"]
         found.complete_since_ms = max(start_ms, -(-found.source.whole_since_us // 1000))
     if found.spans.bounds[-1] > found.now_ms:
-        is_filtered = any(filters.values())
-        if not is_filtered:
+        if not (is_filtered := any(filters.values())):
             found.add_due(reader.due_in(found.spans.bounds))
         rules, found.left_out = _rules(reader, Filter.of(kind=RECURRING, state=ScheduleState.ACTIVE, **filters))
         link.compute(found.add_coming, rules, rows_by, limit, is_filtered)

@@ -107,7 +107,7 @@ class Updating:
             except ZschedError as error:
                 outcomes[id] = IdOutcome("", error=error)
                 continue
-            if self._signature_of(put) == signature:
+            if signature_in(put.name if put.rule else self._puts.sign(put.shape, put.row)[2]) == signature:
                 outcomes[id] = IdOutcome("unchanged")
             else:
                 puts.append((len(puts), put))
@@ -120,9 +120,6 @@ class Updating:
                 else:
                     outcomes[id] = IdOutcome("signed", error=outcome.refusal(self._puts.keys))
         return outcomes
-
-    def _signature_of(self, put: Put) -> bytes:
-        return signature_in(put.name if put.rule else self._puts.sign(put.shape, put.row)[2])
 
     def _revised(self, found: Schedule, changes: Mapping[str, Any]) -> Definition:
         """

@@ -32,7 +32,6 @@ _MANY_PARTS: Final = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MOST
 
 REDIS_CREDENTIAL = "redis-password"
 SIGNING_CREDENTIAL = "zsched-signing-keys"
-_CREDENTIALS = "CREDENTIALS_DIRECTORY"
 
 
 def open_file(file: str | os.PathLike[str]) -> IO[bytes]:
@@ -63,7 +62,7 @@ def reason_of(error: Exception) -> str:
 
 def credential_file(env: Mapping[str, str], name: str) -> str | None:
     """Return the path of the credential *name*; None without one, or if it is blank."""
-    file = Path(env.get(_CREDENTIALS) or os.devnull, name)
+    file = Path(env.get("CREDENTIALS_DIRECTORY") or os.devnull, name)
     with suppress(OSError):
         return str(file) if read_file(file).strip() else None
     return None
@@ -77,8 +76,7 @@ def read_password_file(file: str, place: str, what: str = "the password") -> str
         ConfigError: it cannot be read or is empty.
     """
     try:
-        password = read_file(os.path.expanduser(file)).decode().rstrip("\r\n")
-        if not password:
+        if not (password := read_file(os.path.expanduser(file)).decode().rstrip("\r\n")):
             raise ValueError("it is empty")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{place}={file!r}: {reason_of(error)}; write {what} into it") from error
@@ -137,11 +135,10 @@ class Watched(Generic[T]):
 
 
 def _identity(file: str) -> tuple[int, ...] | None:
-    try:
+    with suppress(OSError):
         status = os.stat(file)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size  # ctime: also its mode
+        return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size  # ctime: also its mode
+    return None
 
 
 def read_toml(text: str) -> dict[str, Any]:

@@ -70,8 +70,7 @@ def _check_server(url: str) -> None:
     """Check *url*, of one Redis. Raises ValueError as ``check_url``."""
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError(f"it has a space or a line end, which must go; {URL_FORMS}")
-    found = _SERVER.fullmatch(url)
-    if found is None:
+    if (found := _SERVER.fullmatch(url)) is None:
         raise ValueError(f"not a Redis URL; {URL_FORMS}")
     scheme, host, path = found.groups("")
     if scheme == "unix" and (host or len(path) < 2 or "\0" in unquote(path)):
@@ -146,7 +145,6 @@ def _hide_userinfo(match: re.Match[str]) -> str:
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
 MASTER = r"[A-Za-z0-9._-]{1,128}"  # names that Sentinel accepts
-_PORT = 26379
 _FORM = "write redis+sentinel://host:26379,host2:26379/<master name>/0"
 LABEL = "[A-Za-z0-9_-]{1,63}"  # of a host's name; the resolver raises UnicodeError for a longer or empty label
 _HOST = re.compile(rf"(\[[0-9A-Fa-f:.]+(?:%\w+)?\]|{LABEL}(?:\.{LABEL})*\.?)(?::([0-9]{{1,5}}))?")
@@ -172,8 +170,7 @@ class SentinelUrl:
         Raises:
             ValueError: it is not such a URL; the message has the remedy.
         """
-        found = _URL.fullmatch(url)
-        if found is None:
+        if (found := _URL.fullmatch(url)) is None:
             raise ValueError(f"hosts, master and database cannot be read; {_FORM}")
         scheme, userinfo, hosts, master, db, query = found.groups()
         if not re.fullmatch(MASTER, master or ""):
@@ -196,7 +193,7 @@ def is_sentinel_url(url: str) -> bool:
     return url.split("://", 1)[0] in SCHEMES
 
 
-def address(text: str, port: int = _PORT, of: str = "Sentinel") -> Address:
+def address(text: str, port: int = 26379, of: str = "Sentinel") -> Address:
     """
     Parse ``host``, ``host:port`` or ``[IPv6]:port``; without a port it is *port*, the usual one of an *of*.
 
@@ -261,8 +258,7 @@ class ClusterUrl:
         Raises:
             ValueError: it is not such a URL; the message has the remedy.
         """
-        found = _CLUSTER_URL.fullmatch(url)
-        if found is None:
+        if (found := _CLUSTER_URL.fullmatch(url)) is None:
             raise ValueError(f"the nodes cannot be read; {_CLUSTER_FORM}")
         scheme, userinfo, hosts, db, query = found.groups()
         if db not in (None, "", "0") or parse_qs(query or "").get("db", ["0"]) != ["0"]:

@@ -142,8 +142,7 @@ class Entry(NamedTuple):
 
     def with_rows(self, rows: Sequence[StoredRow]) -> Entry:
         """Return the entry with *rows* instead of its own."""
-        head = 2 * self.body[::2].index(b"rows")
-        return self._replace(body=[*self.body[:head], *row_texts(rows)])
+        return self._replace(body=[*self.body[: 2 * self.body[::2].index(b"rows")], *row_texts(rows)])
 
 
 def is_known(format: int | None) -> bool:

@@ -241,8 +241,7 @@ class Portion:
 
     def _add_shape(self, shape: Record) -> int:
         key = shape.lane, tuple(shape.job), tuple(shape.own)
-        number = self._shapes.get(key)
-        if number is None:
+        if (number := self._shapes.get(key)) is None:
             number = self._shapes[key] = len(self._shapes) + 1
             own, job = b"%d" % (len(shape.own) // 2), b"%d" % (len(shape.job) // 2)
             head = b"lane", shape.lane.encode(), b"schedule", own

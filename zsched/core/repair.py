@@ -97,8 +97,7 @@ class Tally:
         return Repaired(found, sample, self.done, skipped, tuple(self._refused), refused, self._source, is_dry_run)
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     """A rate of changes: so many in one step, and the earliest time of each step."""
 
     per_second: int

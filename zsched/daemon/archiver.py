@@ -47,7 +47,6 @@ _PRUNE_EVERY_MS: Final = 3_600_000.0
 _MUCH: Final = 100  # entries, after which the archive frees its memory when it has nothing to do
 _CHECK_MS: Final = 5.0  # of every idle pass, until the whole file was checked
 _INDEX_MS: Final = 20.0  # of a pass, in which blocks of prefixes are built
-_DAY_US: Final = 86_400 * 1_000_000
 _NOWHERE: Final = Position(-1, 0, 0)
 _MOST_FAILURES: Final = 3  # in a row, during which a loss still holds fire; a bad archive must not stop firing
 _STOP_S: Final = 5.0  # for the last entries to be archived when the daemon stops
@@ -268,7 +267,7 @@ class Archiver:
         """Forget old history: a round every hour, a part of it at each report."""
         if self._clock.monotonic_ms() >= self._next_prune_ms:
             self._next_prune_ms = self._clock.monotonic_ms() + _PRUNE_EVERY_MS
-            archive.begin_pruning(now_ms * 1000 - self._settings.archive.retention_days * _DAY_US)
+            archive.begin_pruning(now_ms * 1000 - self._settings.archive.retention_days * 86_400_000_000)
             self._is_pruning = True
         self._is_pruning = self._is_pruning and archive.prune()
 
@@ -312,8 +311,7 @@ class Archiver:
         return now_ms
 
     def _tell(self, follower: Follower) -> None:
-        state = follower.state
-        if state is ArchiveState.FOLLOWING:
+        if (state := follower.state) is ArchiveState.FOLLOWING:
             self._failed = 0
         if state is ArchiveState.REFUSED:
             problem = f"archive {self.path}: the Redis at {self._own.address} is another data set now"

@@ -114,8 +114,7 @@ class Inspection:
             here = held.get(one.id)
             if one.id in self._touched:
                 continue
-            alarm = self._alarm(one.id, one.schedule, here)
-            if alarm is not None:
+            if (alarm := self._alarm(one.id, one.schedule, here)) is not None:
                 self.alarms[one.id] = alarm
             elif here is not None:
                 self.well.append(here)

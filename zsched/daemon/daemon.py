@@ -90,8 +90,7 @@ class Daemon:
         self._reload, self._must_reload, self._on_pass = reload, False, on_pass
         self._keys = keys_of(settings)
         self._zone_rules = installed()  # read at the start: a process keeps the zones that it has read
-        failures = Failures(self._health.failing)
-        self._waker = Waker(link, self._keys, self._clock, failures)
+        self._waker = Waker(link, self._keys, self._clock, Failures(self._health.failing))
         self._namer = Namer(self._keys, self.id, self._clock)
         self._is_stopping = False
         self._logged: str | None = None  # the logged problem, until it is over
@@ -161,8 +160,7 @@ class Daemon:
         """Lead whenever possible, until stopped or until the connection is lost."""
         try:
             while not self._is_stopping:
-                objection = session.server.objection(self._settings.daemon.allow_eviction)
-                if objection:
+                if objection := session.server.objection(self._settings.daemon.allow_eviction):
                     self._may_not_lead("leading_refused", objection)
                     self._pause(self._objection_pause_ms)
                     return  # and check again over a new connection

@@ -58,10 +58,9 @@ class Elector:
         Raises:
             Stale, ServerChanged: the term is over; ``lose`` says so.
         """
-        term = self._leading()
-        if self._clock.monotonic_ms() < term.trusted_until_ms - term.lease_ms + self._renew_ms:
+        if self.ms_until_renewal():
             return None
-        self.term = self._lease.renew(term)
+        self.term = self._lease.renew(self._leading())
         return self.term.now_ms
 
     def ms_until_renewal(self) -> float:

@@ -204,8 +204,7 @@ class Follower:
         self._demand_known_format()
         if archive.position is not None:
             merged = self._recovery.step(archive.position)
-            verdict = self._recovery.verdict
-            if verdict is Verdict.UNRELATED:
+            if (verdict := self._recovery.verdict) is Verdict.UNRELATED:
                 self.state = ArchiveState.REFUSED
                 return False
             elif verdict is Verdict.LOST and merged is None:
@@ -235,8 +234,7 @@ class Follower:
     def _gen_of(self, position: Position | None) -> str | None:
         """Return the names of the data set if its log has *position*: another data set may have replaced it."""
         gen = self._naming.gen()
-        is_its = gen is not None and position is not None and self._log.contains(position)
-        return gen if is_its else None
+        return gen if gen is not None and position is not None and self._log.contains(position) else None
 
     # -- bootstrapping ----------------------------------------------------------------------------
 

@@ -131,8 +131,7 @@ class Intake:
 
     def scan_all(self, first: Entry) -> None:
         """Read the history up to the base, then the data in Redis. The archive's tail is then the base."""
-        base = self._log.last()
-        if base is None:
+        if (base := self._log.last()) is None:
             raise HistoryChanged
         self._copy(first, base.position)
         self._archive.hold_named_texts(self._named_texts.held())

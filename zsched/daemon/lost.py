@@ -230,5 +230,4 @@ def _attempts(job: JobFacts, now_ms: int) -> str:
         attempt = Attempt(job.attempt, queued_ms=ms_of(job.queued_at))
     else:
         attempt = attempt_of_job(job, "")._replace(ended_ms=None)
-    lost = attempt._replace(error=_reason(job), next_ms=now_ms)
-    return attempts_text(added(attempts_of(job.attempts), lost))
+    return attempts_text(added(attempts_of(job.attempts), attempt._replace(error=_reason(job), next_ms=now_ms)))

@@ -133,8 +133,7 @@ class Merge:
         for entries in self._log.pages_back():
             self.reconciler.seen = self.reconciler.seen or entries[0].position
             for entry in entries:
-                number = self._recall.number_of(entry.position)
-                if number is not None:
+                if (number := self._recall.number_of(entry.position)) is not None:
                     self.common, last_n = entry.position, number
                     break
                 self._add(entry)
@@ -164,8 +163,7 @@ class Merge:
 
     def find_lacking(self) -> Iterator[bool]:
         """Yield, page by page, whether Redis lacks something; nothing is written."""
-        for page in self._pages():
-            yield bool(self.reconciler.compare(page))
+        yield from (bool(self.reconciler.compare(page)) for page in self._pages())
 
     def run(self) -> Iterator[int]:
         """

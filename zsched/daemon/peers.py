@@ -195,8 +195,7 @@ class Covering:
 
     def step(self) -> None:
         """Check the reports, at most every 250 ms. Name the lost positions that this history has."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_ms:
+        if (now_ms := self._clock.monotonic_ms()) < self._next_ms:
             return
         self._next_ms = now_ms + _EVERY_MS
         reports = self._archivers.reports()

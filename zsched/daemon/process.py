@@ -133,8 +133,7 @@ def reload(before: Settings, read: Callable[[], Settings]) -> Settings:
     now = dataclasses.replace(before, **{section: getattr(given, section) for section in _AT_ONCE + _OTHERS})
     configure(now.log.level, now.log.format)
     log.info("settings_reloaded", changed=list(_differing(before, now)))
-    waiting = list(_differing(now, given))
-    if waiting:
+    if waiting := list(_differing(now, given)):
         log.warning("restart_needed", keys=waiting, reason="these hold from the daemon's next start on")
     return now
 

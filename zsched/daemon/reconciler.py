@@ -110,8 +110,7 @@ class Reconciler:
             page = self._touched_of(page)
         while page:
             yield from self.put_back(self.compare(page))
-            page = self._touched_of(page)
-            if page:
+            if page := self._touched_of(page):
                 yield
 
     def compare(self, page: Sequence[Recalled]) -> list[Record]:
@@ -204,8 +203,7 @@ def lacking_rows(
     for recalled in page:
         waits = held.get(recalled.id)
         is_run = waits is not None and any(waits.run == run.run for run in recalled.runs)
-        until_ms = doubted_until_ms(wire, keys) if is_run else None
-        rows += lacking(recalled, waits, branch, until_ms)
+        rows += lacking(recalled, waits, branch, doubted_until_ms(wire, keys) if is_run else None)
     rows.sort(key=lambda row: not row.is_schedule)  # schedules first: a run may have waited in one
     waiting = {waits.key for waits in held.values()}
     over = [(row, run) for recalled in page for row, run in recalled.over if row.key not in waiting]

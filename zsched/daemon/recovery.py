@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from enum import Enum
+from functools import partial
 from typing import Final
 
 import structlog
@@ -238,10 +239,7 @@ class Recovery:
             archive, hold_for_ms = self._archive, self._hold_for_ms
             return Merge(archive.recall(), self._wire, self._keys, position, hold_for_ms=hold_for_ms, gens=archive.gens)
 
-        def is_lost(merge: Merge) -> bool:
-            return self._is_lost(position, merge)
-
-        place = self._wire, self._keys, self._clock
+        place, is_lost = (self._wire, self._keys, self._clock), partial(self._is_lost, position)
         return RecoveryLoop(*place, compare, is_lost, waits_for=position, is_manual=self._is_manual)
 
     def _is_lost(self, position: Position, merge: Merge) -> bool:

@@ -126,8 +126,7 @@ class Replanning(ABC):
 
         A refusal by Redis is logged once, and tried again. Raises Stale, ServerChanged, RedisUnavailable.
         """
-        began_ms = self._clock.monotonic_ms()
-        if began_ms >= self._look_ms:
+        if (began_ms := self._clock.monotonic_ms()) >= self._look_ms:
             self._look_ms = began_ms + self.look_every_ms
             self.look()
         if tick.wait_ms is not None or self.is_settled(term):  # during a hold: restored schedules are moved afterwards
@@ -226,8 +225,7 @@ class Replanner(Replanning):
 
     def look(self) -> None:
         """Check for newly installed tz data; log each version once."""
-        now = installed()
-        if now not in (self._noticed, self._rules):
+        if (now := installed()) not in (self._noticed, self._rules):
             remedy = "restart the daemon: until then it plans by the old ones"
             log.warning("zone_rules_installed", old=str(self._rules), new=str(now), remedy=remedy)
         self._noticed = now
@@ -306,7 +304,6 @@ class CalendarReplanner(Replanning):
 
 @lru_cache(maxsize=50_000)  # cached results: computing each by its rule would take twice as long (measured)
 def _is_of_zone(trigger: bytes) -> bool:
-    try:
+    with suppress(Exception):  # a stored rule can make Python raise any
         return spec_of(trigger).is_of_zone
-    except Exception:  # a stored rule can make Python raise any exception
-        return False
+    return False

@@ -105,10 +105,9 @@ def versions() -> dict[str, str | None]:
 
 
 def _version(package: str) -> str | None:
-    try:
+    with suppress(PackageNotFoundError):  # the files were copied here without pip's metadata
         return version(package)
-    except PackageNotFoundError:  # the files were copied here without pip's metadata
-        return None
+    return None
 
 
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})

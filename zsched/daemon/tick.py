@@ -199,8 +199,7 @@ class Ticker:
 
     def tick(self, term: Term) -> Tick:
         """Make one pass. Raises Stale, ServerChanged, RedisUnavailable, RedisRefused."""
-        unsteady_ms = self._server_clock.steady_in_ms()
-        if unsteady_ms:
+        if unsteady_ms := self._server_clock.steady_in_ms():
             return Tick(wait_ms=unsteady_ms)
         if not self._is_limited:
             self._dispatch.limit(term, self._limits)
@@ -320,8 +319,7 @@ def _tell_advanced(planned: PlannedDue, word: str) -> None:
     """Log the outcome of a plan, by its *word*, and those of the occurrences that it left out."""
     (due, written), outcome = planned, outcome_of(word)
     id, plan = text(due.id), written.plan
-    reason = outcome.reason or outcome.text or word
-    _tell(outcome, schedule_id=id, nominal_ms=plan.fire_ms, reason=reason)
+    _tell(outcome, schedule_id=id, nominal_ms=plan.fire_ms, reason=outcome.reason or outcome.text or word)
     for passed in plan.passed:
         _tell(outcome_of(passed.why), schedule_id=id, count=passed.range.count)
 

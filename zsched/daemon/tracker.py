@@ -191,8 +191,7 @@ class Tracker:
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
         """
-        path = self._archiver.path
-        if path is None:
+        if (path := self._archiver.path) is None:
             return False
         self._expect_unheard(term)
         is_round = self._is_round_due()
@@ -238,8 +237,7 @@ class Tracker:
         """
         Return True if an archive that ends with *as_of* has all recorded ends, of earlier terms and of this one.
         """
-        is_this_term = self._of is not None and self._of[0] == term.token
-        written = self._written if is_this_term else None
+        written = self._written if self._of is not None and self._of[0] == term.token else None
         others = self._by_others[1] if self._by_others is not None and self._by_others[0] == term.token else None
         return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, others))
 
@@ -328,25 +326,17 @@ class Tracker:
                     del self._attempts[next(iter(self._attempts))]
             if job is not None and job.status == "queued":
                 self._queued.append((one, job))
-        queues = self._queues(forgotten, path)
+        queues: dict[str, str] = {}
+        if forgotten:  # their jobs no longer name a queue; the archive does
+            with open_runs(path) as runs:
+                queues = runs.queues(forgotten)
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
         return [(run._replace(queue=queues.get(run.id, run.queue)), seen) for run, seen in over]
 
-    def _queues(self, forgotten: Sequence[str], path: Path) -> dict[str, str]:
-        """Return by run id, from the archive, the queues of runs whose jobs no longer name a queue."""
-        if not forgotten:
-            return {}
-        with open_runs(path) as runs:
-            return runs.queues(forgotten)
-
     def _requeued(self, before: Sequence[Run]) -> list[tuple[Run, str]]:
         """Return the runs with one more end than recorded, with the states of their jobs."""
-        over = []
-        for known, job in zip(before, self._jobs.read([run.id for run in before]), strict=True):
-            run = requeued(known, job)
-            if run is not None and run.is_over and job is not None:
-                over.append((run, job.seen))
-        return over
+        pairs = zip(before, self._jobs.read([run.id for run in before]), strict=True)
+        return [(run, job.seen) for known, job in pairs if job and (run := requeued(known, job)) and run.is_over]
 
 
 def say_paused(schedules: Iterable[str]) -> None:

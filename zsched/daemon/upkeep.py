@@ -49,7 +49,6 @@ _PAUSED: Final = 100  # schedules per script
 _TRIM_MS: Final = 10_000.0  # from one trim of the log to the next, at most
 _ENTRIES: Final = 1000  # per script
 _SCRIPTS: Final = 5  # per call: some 10,000 entries a second are trimmed, while a leader renews its lease twice
-_MIB: Final = 1024 * 1024
 
 
 class SlotKeeper:
@@ -133,7 +132,7 @@ class Trimmer:
 
     def __init__(self, dispatch: Dispatch, log: Log, settings: ArchiveSettings, clock: Clock) -> None:
         self._dispatch, self._log, self._clock = dispatch, log, clock
-        self._keep_ms, self._keep_bytes = settings.log_keep_s * 1000, settings.log_keep_mib * _MIB
+        self._keep_ms, self._keep_bytes = settings.log_keep_s * 1000, settings.log_keep_mib * 2**20
         self._every_ms = min(_TRIM_MS, self._keep_ms / 2)
         self._next_ms = clock.monotonic_ms()
         self._is_refused = False

@@ -213,8 +213,7 @@ def described(job_id: str, description: str | None) -> str | None:
     Return ``reminder-42 · 2026-12-24 09:00:00+00:00 · app.tasks.remind``: schedule, nominal time, and the job's
     *description*. For a job that is not our run, return only the description.
     """
-    parts = RunId.ours(job_id)
-    if parts is None:
+    if (parts := RunId.ours(job_id)) is None:
         return description
     shown = [parts.schedule_id, local_text(parts.nominal_ms, "UTC")]
     shown += [f"namespace {parts.namespace}"] if parts.namespace != "default" else []

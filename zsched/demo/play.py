@@ -182,8 +182,7 @@ def play(settings: Settings, for_s: float | None, *, to_stderr: bool = False, cl
             click.echo(line, err=to_stderr)
 
     # JSON, because no pickles are needed here.
-    rq = replace(settings.rq, serializer="json", allow_callables=(f"{TASKS}.*",))
-    settings = replace(settings, rq=rq)
+    settings = replace(settings, rq=replace(settings.rq, serializer="json", allow_callables=(f"{TASKS}.*",)))
     say(f"starting a private Redis (a test server), the daemon and {_WORKERS} RQ workers …")
     with Stack(settings, QUEUES, workers=_WORKERS, quiet=True) as stack:
         client = connect(stack.settings)

@@ -39,7 +39,6 @@ _STOP_S: Final = 10.0  # for a daemon or worker to end in order; then it is kill
 _LOG_LINES: Final = 15
 _FILE: Final = "zsched.toml"  # beside the files of Redis
 _WEB_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet")
-_PERSON: Final = "demo"
 
 
 class Stack:
@@ -96,7 +95,7 @@ class Stack:
         """
         if any(find_spec(package) is None for package in _WEB_PACKAGES):
             return None
-        account = Account(_PERSON, AccountRole.OPERATOR, sees_arguments=True, created_ms=SystemClock().now_ms())
+        account = Account("demo", AccountRole.OPERATOR, sees_arguments=True, created_ms=SystemClock().now_ms())
         token = accounts_file(self.settings).add(account)
         stdout = self._zsched("console", "web", "--listen", "127.0.0.1:0", "--json", stdout=subprocess.PIPE).stdout
         assert stdout is not None

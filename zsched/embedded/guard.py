@@ -139,8 +139,7 @@ def _kill(sessions: set[int], leash: str = "", but: Collection[int] = ()) -> Non
         found = {int(name): _session(name) for name in os.listdir("/proc") if name.isdigit()}
         ours = {pid: session for pid, session in found.items() if session is not None and session not in but}
         sessions |= {session for pid, session in ours.items() if leash and _has(pid, leash)}
-        members = [pid for pid, session in ours.items() if session in sessions]
-        if not members:
+        if not (members := [pid for pid, session in ours.items() if session in sessions]):
             return
         for pid in members:
             with contextlib.suppress(ProcessLookupError), open(os.pidfd_open(pid), "rb", buffering=0) as held:

@@ -26,8 +26,8 @@ import subprocess
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from zsched.embedded.guard import Guard
 from zsched.errors import ConfigError, ZschedError
@@ -240,8 +240,7 @@ class EmbeddedRedis:
                 raise ZschedError(f"the embedded redis-server: {error}") from error
         left_s = _START_S
         while left_s > 0:
-            spent_s = self._ask()
-            if spent_s is None:
+            if (spent_s := self._ask()) is None:
                 return True
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_POLL_S)
@@ -286,8 +285,7 @@ SERVER_VARIABLE = "ZSCHED_REDIS_SERVER"  # path or command of the binary; withou
 OLDEST = (6, 2)  # COPY, which firing of recurring schedules uses, came with Redis 6.2
 
 
-@dataclass(frozen=True, slots=True)
-class ServerBinary:
+class ServerBinary(NamedTuple):
     """A redis-server that can be run: its absolute path, its version, how it was found, and its product."""
 
     path: Path
@@ -354,8 +352,7 @@ def _inspect(path: Path, origin: str) -> ServerBinary | str:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
         return f"cannot be run ({error})"
-    found = re.search(r"^(Redis|Valkey) server v=(\d+(?:\.\d+)+)", output)
-    if found is None:
+    if (found := re.search(r"^(Redis|Valkey) server v=(\d+(?:\.\d+)+)", output)) is None:
         return "is not a redis-server"
     binary = ServerBinary(path.absolute(), found[2], origin, found[1])
     return binary if binary.release >= OLDEST else f"is {binary.version}, older than {OLDEST[0]}.{OLDEST[1]}"

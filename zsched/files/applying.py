@@ -258,8 +258,7 @@ class Application:
                 number = together[place]
                 del left[number]
                 yield number, self._tried(steps[number], scheduled)
-        for number in left:
-            yield number, self._tried(steps[number], None)
+        yield from ((number, self._tried(steps[number], None)) for number in left)
 
     def _tried(self, step: Step, scheduled: Scheduled | ZschedError | None) -> Step | ZschedError:
         """Return the result of ``_done``, or its error, or that of the put. Raises RedisUnavailable."""
@@ -281,8 +280,7 @@ class Application:
             scheduled = scheduled or self._sync.put(step.definition, step.held)
             if scheduled is not None:
                 return replace(step, next_ms=None if scheduled.next_at is None else to_ms(scheduled.next_at))
-            held = next(self._sync.held([step.entry.id]), None)
-            step = self._step(step.entry, held, self._sync.now_ms())
+            step = self._step(step.entry, next(self._sync.held([step.entry.id]), None), self._sync.now_ms())
         raise contended(step.entry.id, "apply again")
 
     def _is_removed(self, id: str) -> bool:

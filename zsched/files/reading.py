@@ -22,9 +22,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.config.reading import read_toml
 from zsched.core.model import Definition
@@ -39,8 +38,7 @@ STDIN: Final = "-"
 _TOP: Final = ("owner", "defaults", "schedules", "calendars")
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(NamedTuple):
     """One mistake in a file. ``where`` is the table: ``[schedules.digest]``, or ""."""
 
     line: int
@@ -52,8 +50,7 @@ class Complaint:
         return f"{name}:{self.line}: {self.where}{': ' if self.where else ''}{self.problem}"
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """One schedule of a file."""
 
     id: str
@@ -65,8 +62,7 @@ class FileEntry:
         return Complaint(self.line, _where(self.id), problem)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleFile:
+class ScheduleFile(NamedTuple):
     """The checked content of a file; ``name`` is the caller's name for it."""
 
     name: str

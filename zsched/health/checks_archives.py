@@ -50,8 +50,7 @@ check_archive_outdated = _of_state(
 @health_check("no_archive", Overview, "archives", follows=("writes",), alert="no archive follows the log")
 def check_no_archive(overview: Overview) -> Iterator[Finding]:
     """Report that no archive follows a leader's log. Without a leader, check_no_leader has the problem."""
-    alive = sum(report.is_alive(overview.now_ms) for report in overview.archives)
-    if alive:
+    if alive := sum(report.is_alive(overview.now_ms) for report in overview.archives):
         yield fine("one archive follows the log" if alive == 1 else f"{alive} archives follow the log")
     elif overview.leader is not None:
         events = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
@@ -64,8 +63,7 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
 @health_check("audit", Overview, alert="the auditor found a missing or overdue schedule")
 def check_audit(overview: Overview) -> Iterator[Finding]:
     """Report alarms of the last audit that it could not repair."""
-    last = last_audit(overview.archives, overview.now_ms)
-    if last is None:
+    if (last := last_audit(overview.archives, overview.now_ms)) is None:
         yield fine("there was no audit lately")
     elif last.alarms > last.repaired:
         text = f"the last audit: {audit_text(last, overview.now_ms)}; the daemon's log says what"

@@ -156,8 +156,7 @@ def check_zone_unknown(overview: Overview) -> Iterator[Finding]:
 @health_check("kept_local", Overview, "lateness")
 def check_kept_local(overview: Overview) -> Iterator[Finding]:
     """Report signed one-shots that new rules of their zone did not move."""
-    kept = sorted(overview.kept_local, key=lambda one: one.due_ms)
-    if kept:
+    if kept := sorted(overview.kept_local, key=lambda one: one.due_ms):
         number = f"new rules of a zone did not move {plural(len(kept), 'signed one-shot')} of local time"
         first = f"{kept[0].id} is due {iso(kept[0].due_ms)}, by the new rules of its zone {iso(kept[0].new_due_ms)}"
         remedy = "a client with keys moves and signs it anew: zsched set ID --at TIME"
@@ -288,8 +287,7 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
         waiting = queues.suspended
         where = f": {waiting_text(waiting)} in {_named(waiting)}" if waiting else ""
         said = problem if any(one.is_stuck for one in waiting) else warning
-        found = said(f"RQ's workers are suspended{where}", "resume them", "rq", "resume")
-        yield _about(waiting, found)
+        yield _about(waiting, said(f"RQ's workers are suspended{where}", "resume them", "rq", "resume"))
 
 
 @health_check("unheard", StalledQueues, "queues")

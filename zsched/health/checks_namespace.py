@@ -36,8 +36,7 @@ def check_all_types(probe: Probe) -> Iterator[Finding]:
     found = {key: type.decode() for key, type in zip(wanted, replies, strict=True) if isinstance(type, bytes)}
     wrong = {key: type for key, type in found.items() if type not in (wanted[key], "none")}
     for key, type in wrong.items():
-        is_ignored = key == probe.keys.rq.queues()
-        effect = "firing continues without it" if is_ignored else "what needs it is refused"
+        effect = "firing continues without it" if key == probe.keys.rq.queues() else "what needs it is refused"
         yield wrong_type(probe.keys, key, type, wanted[key], effect)
     if denied := [key for key in wanted if key not in found]:
         yield skipped(f"this user may not ask for the type of {some(denied)}", "ask as a user who may")
@@ -97,8 +96,7 @@ def check_meta(probe: Probe) -> Iterator[Finding]:
 @health_check("format", Probe)
 def check_format(probe: Probe) -> Iterator[Finding]:
     """Check the namespace's format: scripts refuse a format that their version does not know."""
-    value = probe.ask("HGET", probe.keys.meta(), "format")
-    if value is None:
+    if (value := probe.ask("HGET", probe.keys.meta(), "format")) is None:
         yield fine("no format yet: no daemon has led here")
     elif is_known(format := number(probe.keys, "format", value)):
         yield fine(f"format {format}, which this zsched knows")
@@ -123,8 +121,6 @@ def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
 
 _STEPS: Final = 50
 _PER_STEP: Final = 1000  # keys per step of the scan: about 0.3 ms of Redis
-_OF_IDS: Final = ("schedule:", "template:")
-_WAITING: Final = "waiting:"
 _AT_ONCE: Final = 20  # keys in one command of a remedy
 _LASTS: Final = -1  # PTTL of a key without expiry
 _KINDS: Final = {  # of unused keys: the remedy, and a command
@@ -171,8 +167,8 @@ def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
 def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
     """Yield the leftovers among *names*, without the namespace's prefix, by kind."""
     keys = probe.keys
-    of_ids = [name for name in names if name.startswith(_OF_IDS)]
-    waiting = [name for name in names if name.startswith(_WAITING)]
+    of_ids = [name for name in names if name.startswith(("schedule:", "template:"))]
+    waiting = [name for name in names if name.startswith("waiting:")]
     lapsing = [name for name in names if (keys.prefix + name).startswith(keys.lapsing_prefixes())]
     throttled_names = [name for name in names if _is_throttled(name)]
     lives = probe.ask_all(("PTTL", keys.prefix + name) for name in lapsing)

@@ -294,8 +294,7 @@ def check_passwords(probe: Probe) -> Iterator[Finding]:
             yield skipped(f"{setting} {file}: {error.strerror}", "ask as the user who reads it")
             continue
         seen += 1
-        readers = [who for bit, who in _READERS.items() if mode & bit]
-        if readers:
+        if readers := [who for bit, who in _READERS.items() if mode & bit]:
             is_fine = False
             yield warning(f"{setting} {file} has a password, and {' and '.join(readers)} may read it", remedy)
     if is_fine:

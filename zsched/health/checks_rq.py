@@ -40,8 +40,7 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
     for found, names in sorted(unknown.items()):
         said = f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not support"
         yield problem(said, "install RQ 2.8 to 3.x there")
-    shared = _shared_by_2_and_3(workers)
-    if shared:
+    if shared := _shared_by_2_and_3(workers):
         yield problem(
             f"workers of RQ 2 and of RQ 3 take from {some(sorted(shared))}: one of RQ 2 records a run as failed when "
             "RQ 3 made a run that depends on it ready",
@@ -100,8 +99,7 @@ def check_prefix(probe: Probe) -> Iterator[Finding]:
         said = f"{RQ_PREFIX_VARIABLE} of this environment makes RQ's prefix {theirs!r}, and [rq] prefix is {ours!r}"
         yield warning(said, f"set {RQ_PREFIX_VARIABLE}={ours} for services, workers and rq's commands")
     others = [] if _has_workers(probe, ours) else sorted({RQ_PREFIX, theirs} - {ours})
-    elsewhere = [other for other in others if _has_workers(probe, other)]
-    if elsewhere:
+    if elsewhere := [other for other in others if _has_workers(probe, other)]:
         worker = worker_of(sorted(used_queues(probe.wire, probe.keys)))
         yield problem(
             f"workers take jobs under RQ's prefix {elsewhere[0]!r}, none under {ours!r}: fired runs stay queued",
@@ -300,8 +298,7 @@ def check_signatures(probe: Probe) -> Iterator[Finding]:
     if not ends_ms:
         yield fine("no recurring schedule is signed")
         return
-    unsigned = sorted(set(ids) - ends_ms.keys())
-    if unsigned:
+    if unsigned := sorted(set(ids) - ends_ms.keys()):
         yield warning(
             f"{plural(len(unsigned), 'recurring schedule')} without a signature beside {len(ends_ms):,} with one: "
             f"{some(unsigned)}",

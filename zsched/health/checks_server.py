@@ -29,7 +29,6 @@ _GRAIN_MS: Final = 1.0  # this machine's clock is read in whole ms
 _NEVER: Final = "noeviction"
 _ALL_RIGHTS: Final = ("ACL", "SETUSER", "default", "~*", "&*", "+@all")
 _TIGHT, _FULL = 0.80, 0.95  # of the memory that Redis may use
-_MIB: Final = 1024 * 1024
 _STOPS: Final = "until then nothing can be scheduled and nothing fires, and nothing is lost"
 
 
@@ -102,7 +101,7 @@ def config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
 def _memory(server: Server) -> str:
     """``9 MiB used, 95% of maxmemory``."""
     of = "maxmemory" if server.number("maxmemory") else "the machine's memory"
-    return f"{server.used_bytes / _MIB:,.0f} MiB used, {server.used_bytes / server.limit_bytes:.0%} of {of}"
+    return f"{server.used_bytes / 2**20:,.0f} MiB used, {server.used_bytes / server.limit_bytes:.0%} of {of}"
 
 
 # -- version and role ---------------------------------------------------------------------------------
@@ -242,8 +241,7 @@ def check_append_only_file(probe: Probe) -> Iterator[Finding]:
         else:
             yield fine("no append-only file is kept, but snapshots are")
         return
-    reads_all = _default_may_all(probe)
-    if not reads_all:
+    if not (reads_all := _default_may_all(probe)):
         said = "Redis reads it as its user default, which lacks rights: a restart drops what scripts wrote"
         yield problem(said, "it may stay off and without a password", "redis-cli", *_ALL_RIGHTS)
     fsync, truncates = probe.setting("appendfsync"), probe.setting("aof-load-truncated")

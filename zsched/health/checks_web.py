@@ -29,8 +29,7 @@ def check_web(probe: Probe) -> Iterator[Finding]:
     if Role.WEB not in probe.roles:
         yield fine("not asked for; --role web checks it")
         return
-    missing = [package for package in _PACKAGES if find_spec(package) is None]
-    if missing:
+    if missing := [package for package in _PACKAGES if find_spec(package) is None]:
         yield warning(f"zsched web does not start here: {some(missing)} is not installed", "pip install 'zsched[web]'")
     web = probe.settings.web
     if _is_loopback(web.listen):

@@ -41,7 +41,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
@@ -80,8 +79,7 @@ _NO_END: Final = "its last line has no line end, so Debian's cron ignores the wh
 _NOT_READ: Final = "cron ignores files with this name in cron.d; rename it, or import the one that cron reads"
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A line with a command: its time, its user, its command as written, and the variables above it."""
 
     number: int
@@ -121,8 +119,7 @@ def command_of(text: str) -> tuple[str, str | None]:
     said = re.match(r"(?:\\.|[^\\%]|\\$)*", text, re.DOTALL)
     assert said is not None  # it may be empty
     command = re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "%\\" else pair[0], said[0], flags=re.DOTALL)
-    given = text[said.end() + 1 :]
-    stdin = re.sub(r"\\%|%", lambda sign: "%" if len(sign[0]) == 2 else "\n", given)
+    stdin = re.sub(r"\\%|%", lambda sign: "%" if len(sign[0]) == 2 else "\n", text[said.end() + 1 :])
     return command, (stdin if stdin.endswith("\n") else stdin + "\n") if stdin else None
 
 
@@ -145,8 +142,7 @@ def _lines(source: ImportSource, text: str, user: str | None) -> Iterator[_Line]
             said.encode()
             if "\0" in said:
                 raise ValueError(_NUL)
-            variable = _VARIABLE.fullmatch(said)
-            if variable is None:
+            if (variable := _VARIABLE.fullmatch(said)) is None:
                 zone(variables.get("CRON_TZ") or "UTC", "CRON_TZ")
                 yield _line(number, said, user, dict(variables))
             else:
@@ -262,8 +258,7 @@ def _written(field: _Field, text: str) -> str:
 
 def _checked(field: _Field, item: str) -> str:
     """Return one item of a field's list in zsched's form. Raises ValueError."""
-    match = _ITEM.fullmatch(item)
-    if match is None:
+    if (match := _ITEM.fullmatch(item)) is None:
         raise ValueError(f"{item!r} is not in the syntax of crontab(5); write {field.allowed}, *, a-b, a-b/n or */n")
     star, first, last, step = match.groups()
     if step is not None and not (star or last):

@@ -104,16 +104,14 @@ def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/
     try:
         return found._replace(name=zone(found.name).key)
     except InvalidSchedule as refusal:
-        problem = f"{refusal.problem} (by {found.found_in})"
-        raise InvalidSchedule("tz", found.name, problem, _GIVE) from refusal
+        raise InvalidSchedule("tz", found.name, f"{refusal.problem} (by {found.found_in})", _GIVE) from refusal
 
 
 def _of_variable(text: str | None) -> LocalZone | None:
     """Return the zone that the variable TZ has as *text*; None if it leads to the file of the machine."""
     if text is None:
         return None
-    path = text.removeprefix(":")
-    if path == "/etc/localtime":
+    if (path := text.removeprefix(":")) == "/etc/localtime":
         return None
     if path.startswith("/"):
         path = path.partition(_FOLDER)[2]

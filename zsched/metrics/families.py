@@ -48,7 +48,6 @@ def _by_labels(value: Any) -> Iterator[tuple[Sequence[str], Any]]:
 def _samples(name: str, labels: dict[str, str], distribution: Distribution) -> Iterator[Sample]:
     """Yield the samples of ``HistogramMetricFamily.add_metric``, in half of its time: 100 queues have 3,000 samples."""
     buckets, total = distribution.buckets(), distribution.total
-    for bound, number in buckets:
-        yield Sample(f"{name}_bucket", labels | {"le": bound}, number)
+    yield from (Sample(f"{name}_bucket", labels | {"le": bound}, number) for bound, number in buckets)
     yield Sample(f"{name}_count", labels, buckets[-1][1])
     yield Sample(f"{name}_sum", labels, total)

@@ -131,8 +131,7 @@ LABELS: Final = tuple(dict.fromkeys(_label(one.what, one.reason) for one in Outc
 _COUNTED: Final = (*OUTCOMES, What.RUN_ENDED, What.PUT, What.RESUMED, What.REPLANNED)
 
 LATENESS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
-WAIT_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue
-DURATION_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
+WAIT_S = DURATION_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue, and of a run
 TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: the run was stopped, or should have been
 
 
@@ -211,8 +210,7 @@ class LogTally(Meter):
     def _count(self, entry: ParsedEntry) -> None:
         counts, now_ms = entry.counts(), entry.at_us / 1000
         for (what, why), number in counts.happened.items():
-            outcome = _label(what, why)
-            if outcome in self.outcomes:
+            if (outcome := _label(what, why)) in self.outcomes:
                 self.outcomes[outcome] += number
         lates_ms = [now_ms - due_ms for due_ms in counts.due_ms]
         if lates_ms and self._waits and max(lates_ms) > LATE_MS:

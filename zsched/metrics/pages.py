@@ -99,11 +99,10 @@ class _Application:
         """Return True if the Host header is an address, a name of ours or missing; a browser sends its page's name."""
         if self._names is None or named is None:
             return True
-        try:
+        with suppress(ValueError):
             host = urlsplit(f"//{named}").hostname or ""
             return host.rstrip(".") in self._names or bool(ipaddress.ip_address(host))
-        except ValueError:
-            return False
+        return False
 
     def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
         if method not in ("GET", "HEAD"):

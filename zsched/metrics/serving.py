@@ -240,8 +240,7 @@ def _of_archives(seen: Overview) -> Iterator[Metric]:
     yield gauge("archive_seconds_since_report", "Time since an archive's last report.", ages, ["archive"])
     unknown = {place: each.unknown_entries for place, each in lately.items()}
     yield gauge("archive_unknown_entries", "Log entries that an archive could not read.", unknown, ["archive"])
-    last = last_audit(seen.archives, seen.now_ms)
-    if last is not None:
+    if (last := last_audit(seen.archives, seen.now_ms)) is not None:
         yield gauge("audit_alarms", "Errors that the last audit found, including repaired ones.", last.alarms)
         yield gauge("audit_checked", "Schedules that the last audit checked.", last.checked)
         yield gauge("audit_age_seconds", "Time since the last audit.", max(seen.now_ms - last.at_ms, 0) / 1000)

@@ -36,19 +36,9 @@ from zsched.core.runs.run_id import RunId
 from zsched.core.wording import in_a_line, plural
 from zsched.errors import ConfigError
 from zsched.rq.plain import PlainPickles, WarnedPickles, log
+from zsched.storage import signing
 from zsched.storage.keyfile import KeyFile, KeyRing
-from zsched.storage.signing import (
-    BadSignature,
-    Checked,
-    Fields,
-    Stamp,
-    Subject,
-    TooEarly,
-    called,
-    check_run,
-    demand_in_limits,
-    shared_digest,
-)
+from zsched.storage.signing import BadSignature, Checked, Fields
 from zsched.storage.unpickling import NotPlain, demand_plain
 
 _LONGEST_REASON: Final = 300  # characters
@@ -140,7 +130,7 @@ class JobGuard:
         a run that would be too early by the clock of this machine.
         """
         try:
-            names = called(fields)
+            names = signing.called(fields)
         except Exception as error:  # any bytes may stand there
             return _refused(f"its call cannot be read: {_told(error)}")
         func = names.paths[0]
@@ -163,8 +153,8 @@ class JobGuard:
         for as long: its task rewrote ``meta``.
         """
         parts = RunId.parse(job_id)
-        shared = shared_digest("" if parts is None else parts.namespace, fields)
-        return Stamp(checked.key, Subject.RUN_NOW, shared, checked.until_s).sign(job_id, fields["data"])
+        shared = signing.shared_digest("" if parts is None else parts.namespace, fields)
+        return signing.Stamp(checked.key, signing.Subject.RUN_NOW, shared, checked.until_s).sign(job_id, fields["data"])
 
     def _demand_signed(self, job_id: str, fields: Fields, server_s: Callable[[], int]) -> Checked:
         """Return the good signature. Raises BadSignature."""
@@ -173,7 +163,7 @@ class JobGuard:
         try:
             ring = self._keys.current()
             self._tell_of(self._keys)
-            with suppress(TooEarly):
+            with suppress(signing.TooEarly):
                 return _checked(ring, job_id, fields, self._clock.now_ms() // 1000)
             return _checked(ring, job_id, fields, server_s())
         except ConfigError as error:
@@ -202,8 +192,8 @@ def _refused(reason: str, func: str = "") -> Permission:
 
 def _checked(ring: KeyRing, job_id: str, fields: Fields, now_s: int) -> Checked:
     """Return the good signature, as it is at *now_s*. Raises BadSignature."""
-    checked = check_run(ring, job_id, fields, now_s)
-    demand_in_limits(checked, fields)
+    checked = signing.check_run(ring, job_id, fields, now_s)
+    signing.demand_in_limits(checked, fields)
     return checked
 
 

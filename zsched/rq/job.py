@@ -24,6 +24,11 @@ _MADE_HERE: Final = Permission("")
 _UNREADABLE: Final = "unserialized"  # RQ's key of a meta that it cannot read
 
 
+def _unless_refused(name: str) -> Any:
+    """Return the property *name* of RQ's job; None of a refused job, which RQ's maintenance may find abandoned."""
+    return property(lambda job: None if job.refusal else getattr(super(Job, job), name))
+
+
 class Job(rq.job.Job):
     """RQ's job. ``permission``: the guard's decision; a job that was made in this process may run."""
 
@@ -125,20 +130,9 @@ class Job(rq.job.Job):
         self._demand()
         return super().func
 
-    @property
-    def success_callback(self) -> Any:
-        """The callback; None of a refused job."""
-        return None if self.refusal else super().success_callback
-
-    @property
-    def failure_callback(self) -> Any:
-        """The callback; None of a refused job, which RQ's maintenance may find abandoned."""
-        return None if self.refusal else super().failure_callback
-
-    @property
-    def stopped_callback(self) -> Any:
-        """The callback; None of a refused job."""
-        return None if self.refusal else super().stopped_callback
+    success_callback = _unless_refused("success_callback")
+    failure_callback = _unless_refused("failure_callback")
+    stopped_callback = _unless_refused("stopped_callback")
 
     @property
     def should_retry(self) -> bool:

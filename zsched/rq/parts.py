@@ -61,8 +61,7 @@ class HidesSecrets(BaseWorker):
 def _from_environment(name: str, value: str | bytes) -> Any:
     """Return a text equal to *value*, for the threads that connect meanwhile, with another ``repr``."""
     source = f"__import__('ast').literal_eval(__import__('os').environ.pop({_VARIABLE.format(name)!r}))"
-    kind = type(value)
-    return type("Hidden", (kind,), {"__repr__": lambda _: source})(value)
+    return type("Hidden", (type(value),), {"__repr__": lambda _: source})(value)
 
 
 _RETRIED: Final = "the task returned rq.Retry"

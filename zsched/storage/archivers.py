@@ -270,7 +270,6 @@ class Archivers:
 
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02  # between two readings of the reports
-_WAITS_AGAIN = "waits again"
 _NOTHING = "it is not in Redis either: schedule it again"
 
 
@@ -292,7 +291,7 @@ class Durability:
             problem = "no daemon with an archive follows this namespace, so durable=True cannot be kept"
             raise NotArchived(f"{problem}; {written}; start zsched daemon", is_in_redis=False)
 
-    def wait_for(self, places: Iterable[LogPlace], what: str, again: str = _WAITS_AGAIN) -> None:
+    def wait_for(self, places: Iterable[LogPlace], what: str, again: str = "waits again") -> None:
         """
         Wait until an archive has the log up to each of *places*, the last one first. For the message: *what* was
         changed, and what the same call does *again*.

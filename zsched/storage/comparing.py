@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -216,13 +217,11 @@ def _shown(value: Any) -> str | None:
     """Return a value for people: a text without quotes, else TOML, else JSON, else Python's own form."""
     if value is None or (isinstance(value, str) and value.isprintable()):
         return value
-    try:
+    with suppress(ValueError):
         return toml_text(value)
-    except ValueError:
-        try:
-            return json.dumps(value, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError):
-            return repr(value)
+    with suppress(TypeError, ValueError, RecursionError):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
 
 
 def _cut(text: str | None) -> str:

@@ -30,8 +30,7 @@ _OF_A_PUT = frozenset((b"status", b"created_at", b"zs_version", b"data"))  # fie
 LOCK_S = 30  # a queue is RQ's again this long after the last daemon was killed
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The range of the server's TIME in which a script may fire, computed from the caller's monotonic clock."""
 
     from_ms: int
@@ -96,8 +95,7 @@ class FireResult:
         return self.now_us // 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(NamedTuple):
     """The script fired nothing: HELD until ``until_ms``, or JUMPED (the server's clock is outside of the window)."""
 
     word: str
@@ -317,8 +315,7 @@ def advance_words(plan: Plan, policy: Policy, flags: str = "") -> bytes:
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
     policies = policy.overlap.value, str(policy.overlap_limit), flags or "-"
-    words = (*times, *policies, *next_times, passed_text(plan.passed))
-    return " ".join(words).encode()
+    return " ".join((*times, *policies, *next_times, passed_text(plan.passed))).encode()
 
 
 def _texts(values: Sequence[bytes]) -> list[str]:

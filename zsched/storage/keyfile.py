@@ -28,7 +28,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from zsched.config.reading import SIGNING_CREDENTIAL, Watched, credential_file, read_private
 from zsched.core.options.allowed import is_allowed
@@ -97,8 +97,7 @@ class SigningKey:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRing:
+class KeyRing(NamedTuple):
     """The keys of a file, by id. ``first`` signs."""
 
     keys: Mapping[str, SigningKey]

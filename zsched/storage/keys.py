@@ -15,30 +15,12 @@ from typing import TYPE_CHECKING
 from zsched.core.options.choices import Priority
 from zsched.core.runs.run_id import suffix_of
 from zsched.errors import InvalidSchedule
-from zsched.storage.rqkeys import RqKeys
+from zsched.storage.rqkeys import NamedKey, RqKeys
 
 if TYPE_CHECKING:
     from zsched.config.settings import Settings
 
 NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
-
-
-class NamedKey:
-    """
-    A key of each namespace: what follows the prefix in its name; its type and its members. ``type``: as Redis says it;
-    "" for a channel or a prefix.
-    """
-
-    __slots__ = ("name", "type")
-
-    def __init__(self, name: str, content: str) -> None:
-        first = re.split("[: ]", content)[0]
-        self.name, self.type = name, first.lower() if first.isupper() else ""
-
-    def __get__(self, keys: Keys, owner: type[Keys]) -> Callable[[], str]:
-        """Return the function of the key in the namespace of *keys*."""
-        text = keys.prefix + self.name
-        return lambda: text
 
 
 class Keys:
@@ -53,23 +35,21 @@ class Keys:
 
     # -- one key for the namespace ----------------------------------------------------------
 
-    lease = NamedKey("lease", "STRING with PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the current term.")
-    meta = NamedKey(
-        "meta",
-        "HASH: gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), calendars, "
-        "planned_calendars (entries), throttled; in tests also offset_ms, frozen_ms, frozen_by.",
-    )
-    log = NamedKey(
-        "log", "STREAM: every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), the kind's own."
-    )
+    # With PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the current term.
+    lease = NamedKey("lease", "string")
+    # gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), calendars,
+    # planned_calendars (entries), throttled; in tests also offset_ms, frozen_ms, frozen_by.
+    meta = NamedKey("meta", "hash")
+    # Every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), the kind's own.
+    log = NamedKey("log", "stream")
 
     def due(self, lane: Priority) -> str:
         """ZSET, one per lane: schedule id → due time in ms."""
         return f"{self.prefix}due:{lane.value}"
 
-    due_high = NamedKey("due:high", "ZSET: drained before the others.")
-    due_normal = NamedKey("due:normal", "ZSET: drained after high.")
-    due_low = NamedKey("due:low", "ZSET: drained last.")
+    due_high = NamedKey("due:high", "zset")  # drained before the others
+    due_normal = NamedKey("due:normal", "zset")  # drained after high
+    due_low = NamedKey("due:low", "zset")  # drained last
 
     def throttled(self, lane: Priority, queue: str) -> str:
         """
@@ -78,53 +58,38 @@ class Keys:
         """
         return f"{self.due(lane)}:{queue}"
 
-    limits = NamedKey(
-        "limits",
-        "HASH: queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: none; see lua/lib/capacity.lua.",
-    )
-    paused = NamedKey("paused", "HASH: id → ``<lane> <due ms> <since ms> <note>``.")
-    quarantine = NamedKey("quarantine", "HASH: id → ``<lane> <due ms> <since ms> <reason>``.")
-    chains = NamedKey(
-        "chains",
-        "HASH: id → ``<overlap policy> <run id> …``: its pushed runs that may be open; see lua/lib/chain.lua.",
-    )
-    deadlines = NamedKey(
-        "deadlines",
-        "ZSET: run id → time at which it expires in its queue, until its end is recorded; see lua/lib/deadline.lua.",
-    )
-    recurring = NamedKey("recurring", "SET: ids of recurring schedules, so that lanes with millions need no scan.")
-    kept_local = NamedKey(
-        "kept_local",
-        "HASH: id of a signed one-shot that was given as local time, and that a change of its zone's rules did "
-        "not move → ``<due ms> <due ms by the new rules>``.",
-    )
-    named_texts = NamedKey(
-        "named_texts",
-        "HASH: ``calendar:<name>``, ``known_failure:<name>`` → ``<t of its change> <text>``; -: deleted.",
-    )
-    resumes = NamedKey(
-        "resumes", "ZSET: id of a schedule that is paused until a time → that time; maybe of others, too."
-    )
-    failing = NamedKey("failing", "ZSET: recurring id → failed runs in a row; see lua/lib/state.lua.")
-    blocked = NamedKey("blocked", "ZSET: recurring id → skips for overlap in a row.")
-    wake = NamedKey(
-        "wake",
-        "Channel: ``<due ms>`` when an earlier due time was put; ``0`` from a worker when a run is over for which "
-        "others may wait; ``lease`` when a leader left.",
-    )
-    archivers = NamedKey(
-        "archivers",
-        "HASH: archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``.",
-    )
-    notified = NamedKey("notified", "HASH: teller of the notifier → how far it has come; see ``daemon/notifier.py``.")
-    seats = NamedKey("seats", "ZSET: id of a daemon inside a worker → time at which its seat lapses; see lua/seat.lua.")
-    ask = NamedKey("ask", "LIST: questions to any archive, JSON; see ``storage/questions.py``.")
+    # queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: none; see lua/lib/capacity.lua.
+    limits = NamedKey("limits", "hash")
+    paused = NamedKey("paused", "hash")  # id → ``<lane> <due ms> <since ms> <note>``
+    quarantine = NamedKey("quarantine", "hash")  # id → ``<lane> <due ms> <since ms> <reason>``
+    # id → ``<overlap policy> <run id> …``: its pushed runs that may be open; see lua/lib/chain.lua.
+    chains = NamedKey("chains", "hash")
+    # run id → time at which it expires in its queue, until its end is recorded; see lua/lib/deadline.lua.
+    deadlines = NamedKey("deadlines", "zset")
+    recurring = NamedKey("recurring", "set")  # ids of recurring schedules, so that lanes with millions need no scan
+    # id of a signed one-shot that was given as local time, and that a change of its zone's rules did not move →
+    # ``<due ms> <due ms by the new rules>``.
+    kept_local = NamedKey("kept_local", "hash")
+    # ``calendar:<name>``, ``known_failure:<name>`` → ``<t of its change> <text>``; -: deleted.
+    named_texts = NamedKey("named_texts", "hash")
+    # id of a schedule that is paused until a time → that time; maybe of others, too.
+    resumes = NamedKey("resumes", "zset")
+    failing = NamedKey("failing", "zset")  # recurring id → failed runs in a row; see lua/lib/state.lua
+    blocked = NamedKey("blocked", "zset")  # recurring id → skips for overlap in a row
+    # Channel: ``<due ms>`` when an earlier due time was put; ``0`` from a worker when a run is over for which others
+    # may wait; ``lease`` when a leader left.
+    wake = NamedKey("wake")
+    # archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``.
+    archivers = NamedKey("archivers", "hash")
+    # id of a daemon inside a worker → time at which its seat lapses; see lua/seat.lua.
+    seats = NamedKey("seats", "zset")
+    ask = NamedKey("ask", "list")  # questions to any archive, JSON; see ``storage/questions.py``
 
     # -- one key per schedule or call ---------------------------------------------------------
 
-    schedule_prefix = NamedKey("schedule:", "The text before a schedule's id in its key.")
-    template_prefix = NamedKey("template:", "The text before a schedule's id in its template's key.")
-    waiting_prefix = NamedKey("waiting:", "The text before a schedule's id in the key of its waiting runs.")
+    schedule_prefix = NamedKey("schedule:")  # the text before a schedule's id in its key
+    template_prefix = NamedKey("template:")  # the text before a schedule's id in its template's key
+    waiting_prefix = NamedKey("waiting:")  # the text before a schedule's id in the key of its waiting runs
 
     def schedule(self, id: str) -> str:
         """
@@ -145,19 +110,13 @@ class Keys:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
         return f"{self.prefix}op:{op}"
 
-    retried_prefix = NamedKey(
-        "retried:",
-        "The text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua.",
-    )
-    unique_prefix = NamedKey(
-        "unique:",
-        "The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``.",
-    )
-    moved_prefix = NamedKey(
-        "moved:",
-        "The text before the id of a one-shot that an import took from RQ, a STRING with PX: created_at of RQ's "
-        "job; see lua/lib/moved.lua.",
-    )
+    # the text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua.
+    retried_prefix = NamedKey("retried:")
+    # the text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``.
+    unique_prefix = NamedKey("unique:")
+    # the text before the id of a one-shot that an import took from RQ, a STRING with PX: created_at of RQ's job; see
+    # lua/lib/moved.lua.
+    moved_prefix = NamedKey("moved:")
 
     def answer(self, question: str) -> str:
         """LIST with PX: the answer to a question, JSON."""

@@ -76,8 +76,7 @@ def term_of(daemon_id: str, channel: Channel, keys: Keys, before: Term | None = 
     holder, *rest = token.split(":")
     if holder != daemon_id or len(rest) != _TOKEN_PARTS:
         return None
-    server_id = text(channel.execute("HGET", keys.meta(), "server") or b"")
-    if not server_id:
+    if not (server_id := text(channel.execute("HGET", keys.meta(), "server") or b"")):
         return None
     epoch, lease_ms, _ = rest
     return Term(token, int(epoch), server_id, int(lease_ms), trusted_until_ms=-math.inf, now_ms=0, hold_ms=0)

@@ -99,8 +99,7 @@ class LimitedHistoryReader(HistoryReader):
     def chronicle(self, id: str, newest: int = _LOOKED_AT) -> Chronicle:
         """Return the visible part of the *newest* changes of schedule *id*, or of some more."""
         whole, extent = self._extent(id, newest)
-        seen = extent.seen(whole.changes)
-        if not seen:
+        if not (seen := extent.seen(whole.changes)):
             return Chronicle(id, whole.source, [])
         since_us = seen[0].at_us if whole.left_out else extent.since_us
         source = replace(whole.source, complete_since_ms=since_us // 1000, is_untrimmed=False)

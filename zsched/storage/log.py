@@ -12,7 +12,6 @@ from zsched.core.entry import Entry, Position
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
 
-_LAST_SEQ = 2**64 - 1
 # Bounds of a read backwards. An entry has 100 bytes or 200 payloads, and Redis has no command for its size.
 MOST_AT_ONCE: Final = 50  # entries of one command: 50 of 200 payloads of 1,200 bytes take the server 8 ms (measured)
 _FEW: Final = 8  # entries of the first command
@@ -137,7 +136,7 @@ class Log:
             epoch, low = head.position.epoch, head.position
             if is_far_enough(low):
                 return low
-            end = self.read_back(f"{epoch}-{_LAST_SEQ}", 1)
+            end = self.read_back(f"{epoch}-{2**64 - 1}", 1)
             if not end or end[0].position.epoch != epoch:  # trimmed meanwhile
                 head = self.first()
                 continue

@@ -169,8 +169,7 @@ def explained(channel: Channel, keys: Keys, error: RedisRefused) -> RedisRefused
         return error
     with suppress(RedisRefused):
         for key, wanted in own_types(channel, keys):
-            found = text(channel.execute("TYPE", key))
-            if found not in (wanted, "none"):
+            if (found := text(channel.execute("TYPE", key))) not in (wanted, "none"):
                 first, *command = moving_away(key)
                 return Garbled(wrong_text(key, found, wanted), f"{first}: {' '.join(command)}")
     return error

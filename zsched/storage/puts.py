@@ -117,8 +117,7 @@ class Put(NamedTuple):
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """
     Result of a put: created, updated, unchanged, kept, already_fired, EXISTS, PAST, CHANGED:<present version>, TAKEN,
     WRONGTYPE or AGAIN.
@@ -179,8 +178,7 @@ def recurring_call(rows: Iterable[tuple[Put, Bracket]], op: str | None) -> BulkC
     shapes: dict[tuple[Any, ...], int] = {}
     texts: list[Any] = []
     for put, bracket in rows:
-        number = numbers.get(id(put.shape))
-        if number is None:
+        if (number := numbers.get(id(put.shape))) is None:
             number = numbers[id(put.shape)] = shapes.setdefault(put.shape.texts, len(shapes) + 1)
         assert put.rule is not None
         texts += (

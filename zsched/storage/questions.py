@@ -98,8 +98,7 @@ class Questions:
                     raise
                 return {"error": f"Redis refuses writes: {refusal.sentence}"}
             wire.execute("PEXPIRE", ask_key, KEPT_MS)
-            answered = wire.execute("BLPOP", answer_key, self._wait_s)
-            if answered is None:
+            if (answered := wire.execute("BLPOP", answer_key, self._wait_s)) is None:
                 wire.execute("LREM", ask_key, 1, question.text)
         with suppress(*UNREADABLE):
             answer = json.loads(answered[1]) if answered else None
@@ -150,8 +149,7 @@ class Naming:
         Raises:
             Stale, ServerChanged: the term is over.
         """
-        reply = self._scripts.call("name", gen=gen, is_new=int(is_new), **term.fence)
-        return text(reply[0])
+        return text(self._scripts.call("name", gen=gen, is_new=int(is_new), **term.fence)[0])
 
     def adopt(self, gen: str) -> str:
         """Add the name *gen*: this data set includes that one now. Return all names."""

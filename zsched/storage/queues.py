@@ -60,7 +60,6 @@ WITHIN_MS: Final = {"1m": 60_000, "10m": 600_000, "60m": 3_600_000}
 MOST_RULES: Final = 1000  # that are asked: 60 ms
 _MINUTE_MS: Final = 60_000
 _LAST_MS: Final = max(WITHIN_MS.values())
-_MINUTES: Final = _LAST_MS // _MINUTE_MS
 _OF_RULE: Final = ""  # no queue has this name
 _CHUNKS: Final = 10  # of a sample: each is read by one command
 SAMPLE: Final = 100  # schedules of a slice whose queue is read: two questions each, 2 ms of Redis in all
@@ -318,8 +317,7 @@ def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[
 
 def _firing(wire: Wire, keys: Keys) -> list[str]:
     """Return the active recurring schedules: not paused, not in quarantine, not ended."""
-    ids = members(wire, keys.recurring(), _SCHEDULES)
-    if not ids:
+    if not (ids := members(wire, keys.recurring(), _SCHEDULES)):
         return []
     paused, quarantined = (wire.execute("HMGET", key, *ids) for key in (keys.paused(), keys.quarantine()))
     ended = allowed_replies(wire, (("HGET", keys.schedule(id), "ended_at") for id in ids))
@@ -341,7 +339,7 @@ def due_soon(wire: Wire, keys: Keys, rules: Sequence[Schedule], of_rules: int) -
         for number, (begin, end) in enumerate(pairwise([0, *(count or 0 for count in counts)])):
             found[number].update(_by_queue(wire, keys, lane, begin, end))
     minutes = Future(rules, now_ms, now_ms, now_ms + _LAST_MS).counts(
-        Spans(now_ms, _MINUTE_MS, _MINUTES), lambda one: one.queue
+        Spans(now_ms, _MINUTE_MS, _LAST_MS // _MINUTE_MS), lambda one: one.queue
     )
     for queue, row in minutes.rows.items():
         for number, (begin, end) in enumerate(pairwise([0, *(ms // _MINUTE_MS for ms in WITHIN_MS.values())])):

@@ -68,8 +68,7 @@ class Reader:
 
     def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound."""
-        found = self.find(id)
-        if found is None:
+        if (found := self.find(id)) is None:
             raise not_found(id, self._keys)
         return found
 
@@ -99,8 +98,7 @@ class Reader:
         assert rule is not None
         job = _encoded([*shape.job, *job_pairs(put.name, put.data)])
         own = _encoded([*shape.own, "trigger", rule.text, "digest", put.digest])
-        expected = Record(put.id, "", Place.DUE, shape.lane.value, None, job, own)
-        return as_schedule(expected, self._encoder)
+        return as_schedule(Record(put.id, "", Place.DUE, shape.lane.value, None, job, own), self._encoder)
 
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
@@ -204,8 +202,7 @@ class Reader:
         key = self._keys.recurring()
         with self._link.wire() as wire:
             number, (_, ids) = wire.execute_all([("SCARD", key), ("SSCAN", key, 0, "COUNT", MOST_RULES)])
-        rules = list(self.schedules(map(shown, ids)))
-        return self.on_wire(due_soon, rules, number)
+        return self.on_wire(due_soon, list(self.schedules(map(shown, ids))), number)
 
     def recent(self, clock: Clock) -> RecentActivity:
         """

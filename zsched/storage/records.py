@@ -275,8 +275,7 @@ class Scanner:
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
         """Yield the existing schedules of *ids*, in pages."""
-        for _, at, found in read_records(self._scripts, self._keys, ids):
-            yield at, found
+        yield from ((at, found) for _, at, found in read_records(self._scripts, self._keys, ids))
 
     def run_ids(self) -> Iterator[str]:
         """

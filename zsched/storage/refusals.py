@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from zsched import errors
 from zsched.core.clock import from_ms
-from zsched.errors import (
-    Contended,
-    InvalidSchedule,
-    RedisRefused,
-    ScheduleExists,
-    ScheduleInPast,
-    ScheduleNotFound,
-    VersionConflict,
-    ZschedError,
-)
 from zsched.storage.keys import Keys
 
 CHANGED: Final = "CHANGED"  # the word for another version than the caller's; a colon and the present one follow
@@ -35,7 +26,7 @@ def refusal(
     now_ms: int = 0,
     run_id: str | None = None,
     if_version: str | None = None,
-) -> ZschedError | None:
+) -> errors.ZschedError | None:
     """
     Return the exception for *word* about schedule *id*; None if the word is not a refusal.
 
@@ -44,52 +35,53 @@ def refusal(
     """
     if is_changed(word):
         present = word.removeprefix(f"{CHANGED}:")
-        return VersionConflict(id, if_version or NO_VERSION, None if present == NO_VERSION else present)
+        return errors.VersionConflict(id, if_version or NO_VERSION, None if present == NO_VERSION else present)
     if word == "EXISTS" and run_id is not None:
-        return ScheduleExists(f'id {id!r} was enqueued already: run {run_id}; give if_exists="keep", or another id')
+        return errors.ScheduleExists(
+            f'id {id!r} was enqueued already: run {run_id}; give if_exists="keep", or another id'
+        )
     if word == "EXISTS":
-        return ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
+        return errors.ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
     if word == "PAST":
         asked = id if due_ms is None else from_ms(due_ms).isoformat()
         problem = f"it is {from_ms(now_ms).isoformat()} on the Redis server"
-        return ScheduleInPast("at", asked, problem, "give a later time, or allow_past=True to run it at once")
+        return errors.ScheduleInPast("at", asked, problem, "give a later time, or allow_past=True to run it at once")
     if word == "NOTFOUND":
         return not_found(id, keys)
     if word == "WRONGTYPE":
         which = f"its key, its run's key, its {keys.rq.queue('<name>')} key or a key of its rate limit"
-        return RedisRefused(f"schedule {id!r}: {which} holds a value of another type; see redis-cli TYPE")
+        return errors.RedisRefused(f"schedule {id!r}: {which} holds a value of another type; see redis-cli TYPE")
     if word == "TAKEN":
         problem = "RQ has a job by the id of its run, and zsched did not make it"
         remedy = f"give another id or time, or delete that job ({keys.rq.job('<id>-<ms>')})"
-        return InvalidSchedule("id", id, problem, remedy)
+        return errors.InvalidSchedule("id", id, problem, remedy)
     if word == "OVER":
-        return InvalidSchedule("until", id, "the time has come by the Redis server's clock", "give a later time")
+        return errors.InvalidSchedule("until", id, "the time has come by the Redis server's clock", "give a later time")
     if word == "ONCE":
-        return InvalidSchedule("id", id, "it is a one-shot, which has no other time", f"zsched cancel {id}")
+        return errors.InvalidSchedule("id", id, "it is a one-shot, which has no other time", f"zsched cancel {id}")
     if word == "ENDED":
-        return InvalidSchedule("id", id, "it has ended", "cancel it first, or give it another rule")
+        return errors.InvalidSchedule("id", id, "it has ended", "cancel it first, or give it another rule")
     if word == "QUARANTINED":
         remedy = f"zsched why {id} says why; zsched release {id} releases it, or schedule it again, or cancel it"
-        return InvalidSchedule("id", id, "it is quarantined", remedy)
+        return errors.InvalidSchedule("id", id, "it is quarantined", remedy)
     if word == "BROKEN":
         problem = "it is quarantined, and its data is missing from Redis, or corrupted"
         remedy = "a daemon restores it if its archive has it; otherwise schedule it again, or cancel it"
-        return InvalidSchedule("id", id, problem, remedy)
+        return errors.InvalidSchedule("id", id, problem, remedy)
     return None
 
 
 def demand(word: str, id: str, keys: Keys, **about: Any) -> None:
     """Raise the ``refusal`` of *word*, if it is one; *about*: for its message."""
-    error = refusal(word, id, keys, **about)
-    if error is not None:
+    if (error := refusal(word, id, keys, **about)) is not None:
         raise error
 
 
-def contended(id: str, remedy: str = "nothing was written: call again") -> Contended:
+def contended(id: str, remedy: str = "nothing was written: call again") -> errors.Contended:
     """Return the error of a change of schedule *id* that met another writer at every attempt."""
-    return Contended(f"schedule {id!r} was changed by another writer at every attempt; {remedy}")
+    return errors.Contended(f"schedule {id!r} was changed by another writer at every attempt; {remedy}")
 
 
-def not_found(id: str, keys: Keys) -> ScheduleNotFound:
+def not_found(id: str, keys: Keys) -> errors.ScheduleNotFound:
     """Return the error that there is no schedule *id*."""
-    return ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}", f"zsched ls, zsched why {id}")
+    return errors.ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}", f"zsched ls, zsched why {id}")

@@ -71,9 +71,7 @@ class Endpoint:
 
     def when_silent(self, error: BaseException | None = None) -> str:
         """Return the remedy when it does not answer, or not with TLS."""
-        if _is_of_tls(error):
-            return _TLS
-        return f"start Redis, or repair the connection to it: {self.cli('PING')}"
+        return _TLS if _is_of_tls(error) else f"start Redis, or repair the connection to it: {self.cli('PING')}"
 
     def when_slot_moves(self) -> str:
         """Return the remedy while keys of the slot are moved from or to it."""

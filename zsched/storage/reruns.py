@@ -148,8 +148,7 @@ class Reruns:
             run = Run(run_id, RunStatus.QUEUED)
             run = run if job is None else as_seen(run, job)
             facts = facts_text(run._replace(status=RunStatus.CANCELLED, ended_ms=now_ms))
-            seen = "-" if job is None else f"{job.status} {job.queued_at}"
-            rows += [run.schedule_id, run_id, seen, facts]
+            rows += [run.schedule_id, run_id, "-" if job is None else f"{job.status} {job.queued_at}", facts]
         return self._call("cancel_run", run_ids, rows, most_waiting=MOST_WAITING)
 
     def _cancelled(self, run_id: str, word: str, detail: str) -> IdOutcome:

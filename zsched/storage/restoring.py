@@ -76,23 +76,19 @@ class Restoring:
         finally:  # otherwise the next call would read this reply
             reply = checked(self._scripts.reply(script_of(portion), command, self._wire.receive), self._keys)
         entry = _position(reply)
-        if entry is None:
-            return None
-        return Written(entry, placed(portion.rows, reply[3]))
+        return None if entry is None else Written(entry, placed(portion.rows, reply[3]))
 
     def foresee(self, portion: Portion) -> list[Record]:
         """
         Return the rows of *portion* with the places that ``restore`` would log now, in any data set; it writes nothing.
         """
         arguments = {**self._whose(None), "is_forced": 1, "hold_for_ms": 0, "reason": "dry", "if_absent": 0}
-        reply = self._scripts.call(script_of(portion), rows=portion.texts, **arguments)
-        return placed(portion.rows, reply[3])
+        return placed(portion.rows, self._scripts.call(script_of(portion), rows=portion.texts, **arguments)[3])
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
         """Log that these histories are complete in this one. Return the entry; None as ``restore``."""
         rows = [each for position in positions for each in (position.id, position.t_us)]
-        reply = self._scripts.call("merged", rows=rows, **self._whose(seen))
-        return _position(reply)
+        return _position(self._scripts.call("merged", rows=rows, **self._whose(seen)))
 
     def _whose(self, seen: Position | None) -> dict[str, Any]:
         """Return the common arguments of both scripts."""

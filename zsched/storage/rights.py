@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from inspect import signature
-from typing import Final
+from typing import Final, NamedTuple
 
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RqKeys
@@ -32,14 +31,10 @@ _CALL: Final = re.compile(r"\bp?call\('([A-Z]+)'")  # also redis.call under a lo
 class Role(StrEnum):
     """A kind of process."""
 
-    CLIENT = "client"
-    """Schedules, queries, cancels: services, and the commands of ``zsched``."""
-    DAEMON = "daemon"
-    """``zsched daemon``, and ``zsched archive recover``."""
-    WORKER = "worker"
-    """RQ's worker, and ``current_run`` in its tasks."""
-    WEB = "web"
-    """``zsched web``: a client that also reads all that RQ keeps, for rq-dashboard."""
+    CLIENT = "client"  # schedules, queries, cancels: services, and the commands of ``zsched``
+    DAEMON = "daemon"  # ``zsched daemon``, and ``zsched archive recover``
+    WORKER = "worker"  # RQ's worker, and ``current_run`` in its tasks
+    WEB = "web"  # ``zsched web``: a client that also reads all that RQ keeps, for rq-dashboard
 
 
 # The users of deploy/redis/users.acl, and their roles. If tasks return a Next, their worker schedules over its own
@@ -110,8 +105,7 @@ _RQ_KEYS: Final[Mapping[Role, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(NamedTuple):
     """
     Rights of a process, sorted: ``commands`` with their ACL names (``hget``, ``script|load``), ``keys`` and
     ``channels`` as patterns.

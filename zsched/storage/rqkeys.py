@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import AnyStr, Final, Literal, Protocol
+from collections.abc import Callable
+from typing import Any, AnyStr, Final, Literal, Protocol
 
 from zsched.config.bounds import RQ_PREFIX_FORM, RQ_PREFIX_REMEDY
 from zsched.errors import ConfigError
@@ -40,6 +41,23 @@ def prefix_of(job: _Jobs) -> str:
     return job.redis_job_namespace_prefix.removesuffix(":job:")
 
 
+class NamedKey:
+    """
+    A key with a fixed name: *name* is what follows the prefix in it. *type*: as Redis says it; "" for a channel or the
+    beginning of a key.
+    """
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, name: str, type: str = "") -> None:
+        self.name, self.type = name, type
+
+    def __get__(self, keys: Any, owner: object) -> Callable[[], str]:
+        """Return the function of the key among *keys*, which have a ``prefix``."""
+        text = keys.prefix + self.name
+        return lambda: text
+
+
 class RqKeys:
     """
     RQ's keys with one *prefix*; None: the environment's.
@@ -58,17 +76,9 @@ class RqKeys:
 
     # -- one key ----------------------------------------------------------------------------
 
-    def queues(self) -> str:
-        """SET: full keys of all queues."""
-        return f"{self.prefix}:queues"
-
-    def workers(self) -> str:
-        """SET: full keys of all workers."""
-        return f"{self.prefix}:workers"
-
-    def limits(self) -> str:
-        """SET: the keys of rate limits, since RQ 3."""
-        return f"{self.prefix}:rl-keys"
+    queues = NamedKey(":queues", "set")  # full keys of all queues
+    workers = NamedKey(":workers", "set")  # full keys of all workers
+    limits = NamedKey(":rl-keys", "set")  # the keys of rate limits, since RQ 3
 
     def limit_waiting(self, limit: AnyStr) -> AnyStr:
         """ZSET: job id → second since which it waits for a slot of the rate limit *limit*."""
@@ -82,17 +92,10 @@ class RqKeys:
         """ZSET: job id → second since which it has a slot of the rate limit *limit*."""
         return self._key("rl", f"{limit}:allowed")
 
-    def suspended(self) -> str:
-        """STRING: exists while workers are suspended by ``rq suspend``."""
-        return f"{self.prefix}:suspended"
-
-    def warned(self) -> str:
-        """HASH, of zsched's guards: queue → number of jobs that ran and that ``enforce`` would have refused."""
-        return f"{self.prefix}:zsched:warned"
-
-    def crons(self) -> str:
-        """ZSET: name of an ``rq cron`` → second of its last heartbeat."""
-        return f"{self.prefix}:cron_schedulers"
+    suspended = NamedKey(":suspended", "string")  # exists while workers are suspended by ``rq suspend``
+    # Of zsched's guards: queue → number of jobs that ran and that ``enforce`` would have refused.
+    warned = NamedKey(":zsched:warned", "hash")
+    crons = NamedKey(":cron_schedulers", "zset")  # name of an ``rq cron`` → second of its last heartbeat
 
     # -- of a queue -------------------------------------------------------------------------
 

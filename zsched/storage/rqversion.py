@@ -11,12 +11,10 @@ BEFORE: Final = (4,)
 
 def release(text: str) -> tuple[int, ...]:
     """Return the first two numbers of a version; ``OLDEST`` for a *text* without numbers."""
-    numbers = [part for part in text.split(".")[:2] if part.isdecimal()]
-    return tuple(map(int, numbers)) or OLDEST
+    return tuple(map(int, [part for part in text.split(".")[:2] if part.isdecimal()])) or OLDEST
 
 
 HERE: Final = version("rq")
-HAS_PREFIX: Final = release(HERE) >= (3,)  # of its keys, by RQ_KEY_PREFIX in the environment
-HAS_RATE_LIMITS: Final = release(HERE) >= (3,)
-HAS_EXECUTIONS: Final = release(HERE) >= (3,)  # a worker may have several, and is told which
-IS_CRON_LOCAL: Final = release(HERE) >= (3,)  # ``rq cron`` reads cron fields in its machine's zone; before, in UTC
+# RQ 3 has a prefix of its keys (RQ_KEY_PREFIX in the environment), rate limits, and executions: a worker may have
+# several, and is told which. Its ``rq cron`` reads cron fields in its machine's zone; before, that was UTC.
+HAS_PREFIX = HAS_RATE_LIMITS = HAS_EXECUTIONS = IS_CRON_LOCAL = release(HERE) >= (3,)

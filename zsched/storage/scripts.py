@@ -45,24 +45,14 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import NoScriptError
 
+from zsched import errors
 from zsched.core.clock import SystemClock
 from zsched.core.entry import FORMAT, OLDEST_FORMAT, text
-from zsched.errors import (
-    NewerFormat,
-    OlderFormat,
-    OtherFormat,
-    OtherPrefix,
-    RedisRefused,
-    RedisUnavailable,
-    ServerChanged,
-    SlotMoves,
-    Stale,
-    ZschedError,
-)
+from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import RESENDS, REST_S, Channel, Link, Wire
-from zsched.storage.keys import Keys, NamedKey
+from zsched.storage.keys import Keys
 from zsched.storage.meta import explained, garbled_among
-from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
+from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, NamedKey
 
 KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
@@ -206,9 +196,9 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
     """Return *reply* with its first word decoded, without OK. Raise the words of the fence and of lib/meta.lua."""
     word = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
     if word == "STALE":
-        raise Stale("the lease is held by another daemon, or lapsed")
+        raise errors.Stale("the lease is held by another daemon, or lapsed")
     if word == "SERVER":
-        raise ServerChanged("this Redis is not the one on which the term began")
+        raise errors.ServerChanged("this Redis is not the one on which the term began")
     if word == "FORMAT":
         raise unknown_format(keys, int(reply[1]))
     if word == "PREFIX":
@@ -223,21 +213,21 @@ def word_text(word: bytes | str) -> str:
     return word.decode() if isinstance(word, bytes) else word
 
 
-def unknown_format(keys: Keys, theirs: int) -> OtherFormat:
+def unknown_format(keys: Keys, theirs: int) -> errors.OtherFormat:
     """Return the error for a namespace with the format *theirs* of another zsched."""
     if theirs > FORMAT:
-        return NewerFormat(
+        return errors.NewerFormat(
             f"a newer zsched keeps this namespace in format {theirs}, and this one knows {FORMAT}: upgrade zsched here"
         )
-    return OlderFormat(
+    return errors.OlderFormat(
         f"an older zsched kept this namespace in format {theirs}, and this one knows {FORMAT}: give another namespace, "
         f"or remove the keys {keys.prefix}* and schedule again"
     )
 
 
-def other_prefix(keys: Keys, theirs: str) -> OtherPrefix:
+def other_prefix(keys: Keys, theirs: str) -> errors.OtherPrefix:
     """Return the error for a namespace whose runs are under the prefix *theirs* of RQ's keys."""
-    return OtherPrefix(
+    return errors.OtherPrefix(
         f"namespace {keys.namespace!r} keeps its runs under RQ's prefix {theirs!r}, and here that is {keys.rq.prefix!r}"
         f": set [rq] prefix or {RQ_PREFIX_VARIABLE} to {theirs!r}, or give another namespace"
     )
@@ -290,8 +280,7 @@ def names_in(text: str, section: str) -> tuple[str, ...]:
 
 def _included(found: re.Match[str], within: tuple[str, ...], seen: set[str]) -> str:
     """Return the piece that is *found* in the file ``within[-1]``, below its includes; '' if it is in *seen*."""
-    path = found[1]
-    if path in within:
+    if (path := found[1]) in within:
         raise ZschedError(f"{' includes '.join((*within, path))}: a circle")
     if path in seen:
         return ""
@@ -334,7 +323,7 @@ def stream(
                     continue
                 reply = checked(wire.receive(), keys)
             except (RedisUnavailable, NoScriptError) as error:
-                is_moving = isinstance(error, SlotMoves)
+                is_moving = isinstance(error, errors.SlotMoves)
                 losses += not is_moving
                 if losses > RESENDS or (is_moving and clock.monotonic_ms() - replied_ms > link.timeout_s * 1000):
                     if isinstance(error, NoScriptError):

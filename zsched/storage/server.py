@@ -160,9 +160,7 @@ class Server:
         if self.info.get("rdb_last_bgsave_status", "ok") == "ok":
             return False
         stops, save = self.settings.get("stop-writes-on-bgsave-error"), self.settings.get("save")
-        if stops is None or save is None:
-            return self._has_refused("MISCONF")
-        return stops == "yes" and bool(save)
+        return self._has_refused("MISCONF") if stops is None or save is None else stops == "yes" and bool(save)
 
     def _has_refused(self, code: str) -> bool:
         """Return True if it has given this error since its start."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
@@ -19,8 +18,7 @@ from zsched.storage.remedies import Endpoint
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, RqKeys
 
 
-@dataclass(frozen=True, slots=True)
-class Shell:
+class Shell(NamedTuple):
     """Writes commands for the Redis of *link*, and for workers with this serializer and this prefix of keys."""
 
     link: Link
@@ -54,8 +52,7 @@ class Shell:
         if self.link.is_to_cluster:
             words[2:2] = ["--connection-class", "zsched.cluster.ClusterRedis"]
         is_named = self.link.is_to_cluster or not self._is_usual
-        url = f"RQ_REDIS_URL={shlex.quote(self._url)} " if is_named else ""
-        return prefix + url + shlex.join(words)
+        return prefix + (f"RQ_REDIS_URL={shlex.quote(self._url)} " if is_named else "") + shlex.join(words)
 
     @property
     def _given(self) -> dict[str, Any]:

@@ -63,7 +63,6 @@ LATEST_S: Final = 0xFFFFFFFFF  # the last second that nine hexadecimal digits ca
 _CODE_BYTES, _CODE_CHARACTERS = 16, 22
 _HEAD: Final = b"zsched 1 "
 EARLY_S: Final = 60  # clocks of machines may differ by so much
-_DAY_S: Final = 86_400
 _STEPS: Final = 10  # of the time for which a signature is valid
 _FRESH_MS: Final = 1000.0  # while a reading of the server's clock counts; clocks drift less than a ms
 
@@ -162,8 +161,7 @@ def check_run(ring: KeyRing, run_id: str, fields: Fields, now_s: int) -> Checked
         BadSignature: it has none, or one that is of another run, of other content, by an unknown key, or expired.
         TooEarly: the time in its run id is more than a minute ahead, and nobody signed that it may run now.
     """
-    parts = RunId.parse(run_id)
-    if parts is None:
+    if (parts := RunId.parse(run_id)) is None:
         raise BadSignature("its id is not a run id")
     subjects = [(Subject.RUN, run_id), (Subject.SCHEDULE, parts.schedule_id), (Subject.RUN_NOW, run_id)]
     if parts.rerun:
@@ -214,15 +212,12 @@ def demand_in_limits(checked: Checked, fields: Fields) -> None:
 def _check(
     ring: KeyRing, namespace: str, subjects: Iterable[tuple[Subject, str]], fields: Fields, now_s: int
 ) -> Checked:
-    given = _bytes(fields.get(SIGNATURE_FIELD))
-    if not given:
+    if not (given := _bytes(fields.get(SIGNATURE_FIELD))):
         raise BadSignature("it has no signature")
-    parts = parts_of(given)
-    if parts is None:
+    if (parts := parts_of(given)) is None:
         raise BadSignature("its signature is malformed")
     id, until_s, _ = parts
-    key = ring.keys.get(id)
-    if key is None:
+    if (key := ring.keys.get(id)) is None:
         raise BadSignature(f"its signature is by key {id!r}, which is not in this process's file of keys")
     try:
         data, shared = inflated(_bytes(fields.get("data"))), shared_digest(namespace, fields)
@@ -280,7 +275,7 @@ class Signer:
 
     def __init__(self, file: KeyFile, keys: Keys, valid_days: int, clock: Clock, server_ms: Callable[[], int]) -> None:
         self._file, self._keys, self._clock, self._server_ms = file, keys, clock, server_ms
-        self._valid_s = valid_days * _DAY_S
+        self._valid_s = valid_days * 86_400
         self._step_s = max(self._valid_s // _STEPS, 1)
         self._machine, self._lock = SystemClock(), threading.Lock()
         self._read: tuple[int, float] | None = None  # the server's time, and ours by the monotonic clock

@@ -201,8 +201,7 @@ def _skip_plan(record: Record, calendars: Calendars, now_ms: int) -> str:
         raise TriggerError(f"the stored rule of {record.id!r} cannot be read: {error}") from error
     passed, plan = after_missed(trigger, record.nominal_ms, now_ms, record.id)
     seen, window = (record.due_ms or 0, version or NO_VERSION), (plan.from_ms, plan.until_ms)
-    words = (*seen, plan.next or "-", *window, plan.jitter_ms, passed_text(passed))
-    return " ".join(map(str, words))
+    return " ".join(map(str, (*seen, plan.next or "-", *window, plan.jitter_ms, passed_text(passed))))
 
 
 def _outcome(word: bytes | str, id: str, keys: Keys, if_version: str | None = None) -> IdOutcome:

@@ -125,9 +125,7 @@ def _size(value: Any) -> int:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    if not isinstance(value, Mapping):
-        return iter(value)
-    return (part for pair in value.items() for part in pair)
+    return iter(value) if not isinstance(value, Mapping) else (part for pair in value.items() for part in pair)
 
 
 class Opaque:

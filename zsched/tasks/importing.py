@@ -11,9 +11,8 @@ is assumed to be the worker's module.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from zsched.errors import NOT_GIVEN, InvalidTask
 
@@ -22,15 +21,13 @@ class Forbidden(InvalidTask):
     """An importer refuses the module because of where it is; nothing of it ran."""
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(NamedTuple):
     """The first *module* of a path that cannot be found here."""
 
     module: str
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(NamedTuple):
     """A missing *name*: *owner*, a module or class with the dotted name *path*, does not have it."""
 
     owner: Any
@@ -70,8 +67,7 @@ def found_at(path: str) -> Any:
     names = path.split(".")
     module, depth = None, 0
     for end in range(1, len(names)):  # the last name is the function's
-        deeper = imported(".".join(names[:end]))
-        if deeper is None:
+        if (deeper := imported(".".join(names[:end]))) is None:
             break
         module, depth = deeper, end
     if module is None:

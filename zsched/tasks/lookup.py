@@ -67,8 +67,7 @@ class Lookup:
 
     def mistakes(self, path: str, options: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
         """Yield all mistakes in the payload in *options* for the function *path*. Raises as ``find``."""
-        task = self.find(path)
-        if task is not None:
+        if (task := self.find(path)) is not None:
             yield from task.mistakes(options.get("args"), options.get("kwargs"))
 
 
@@ -79,8 +78,7 @@ def tasks_of(module_name: str) -> dict[str, Task[..., Any]]:
     Raises:
         InvalidTask: there is no such module here, or importing it raises.
     """
-    module = importing.imported(module_name)
-    if module is None:
+    if (module := importing.imported(module_name)) is None:
         remedy = "give the dotted name of a module that Python finds from this folder"
         raise InvalidTask(module_name, "", NOT_GIVEN, "there is no such module here", remedy)
     return {name: value for name, value in vars(module).items() if isinstance(value, Task)}

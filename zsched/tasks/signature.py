@@ -14,9 +14,8 @@ import difflib
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Final, Literal, Union
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union
 
 from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
@@ -27,9 +26,6 @@ NO_DEFAULT: Final = inspect.Parameter.empty
 
 _MAKE_TYPES: Final = frozenset({"types", "typing", "typing_extensions"})  # of list[int], Literal["a"] and Any
 
-# An option whose name is the task's own where the task has such a parameter, as so many functions have.
-_TASKS_OWN: Final = frozenset({"name"})
-
 _REFUSED: Final = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, so none of them could be checked",
     inspect.Parameter.VAR_KEYWORD: "takes arguments of any name, so none of them could be checked",
@@ -37,8 +33,7 @@ _REFUSED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter. ``type``: its resolved annotation. ``default``: NO_DEFAULT if it has no default."""
 
     name: str
@@ -113,8 +108,7 @@ class Signature:
         whose type cannot be checked counts as a mistake, too, with the reason.
         """
         for name, value in payload.items():
-            parameter = self.parameters.get(name)
-            if parameter is None:
+            if (parameter := self.parameters.get(name)) is None:
                 near = self.nearest(name)
                 remedy = f"did you mean {near}?" if near else f"its parameters are {self._listed()}"
                 yield InvalidSchedule(str(name), value, f"task {self._path} has no such parameter", remedy)
@@ -145,7 +139,7 @@ def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) ->
         raise InvalidTask(
             path, _declared(given), NOT_GIVEN, _REFUSED[given.kind], "give it parameters with names and types"
         )
-    if given.name in SCHEDULE_OPTIONS - _TASKS_OWN:
+    if given.name in SCHEDULE_OPTIONS - {"name"}:  # that name is the task's own, as so many functions have it
         problem = "a parameter of this name, which is an option of client.schedule"
         raise InvalidTask(path, _declared(given), NOT_GIVEN, problem, f"rename it, {given.name}_ for example")
     annotation = Any if given.annotation is inspect.Parameter.empty else _resolved(path, func, given)
@@ -198,8 +192,7 @@ def _misfit(hint: Any, value: object) -> str | None:
             collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS,
         )
     except TypeCheckError as error:
-        choices = _choices(hint)
-        if choices:
+        if choices := _choices(hint):
             return f"give one of {', '.join(map(repr, choices))}"
         text = inspect.formatannotation(hint)
         if _is_of_outer(hint, value):  # an element is of a wrong type

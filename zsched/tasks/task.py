@@ -139,8 +139,7 @@ class Task(Typed, Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function. In a worker, a returned ``Next`` is scheduled, and the result has the schedule's id."""
-        turn = Turn.of(self.path, self)
-        if turn is None:
+        if (turn := Turn.of(self.path, self)) is None:
             return self._func(*args, **kwargs)
         with turn.running():
             result = self._func(*args, **kwargs)
@@ -224,8 +223,7 @@ class Task(Typed, Generic[P, R]):
             left_out |= _OF_A_TIME
         elif any(options.get(name) is not None for name in TRIGGERS):
             left_out |= {*TRIGGERS} | (_OF_RULES if is_once(options) else set())
-        own = {name: value for name, value in self.options.items() if name not in left_out}
-        return {**own, **options}
+        return {**{name: value for name, value in self.options.items() if name not in left_out}, **options}
 
     def checked_id(self, given: Any, args: Any, kwargs: Any) -> Any:
         """Return the id *given*, or the payload's id, or None. Raises as ``complete_options``."""
@@ -271,8 +269,7 @@ class Task(Typed, Generic[P, R]):
         assert self._template is not None
         values: dict[str, Any] = {}
         for name in self._template.names:
-            parameter = self.signature.parameters[name]
-            values[name] = payload.get(name, parameter.default)
+            values[name] = payload.get(name, self.signature.parameters[name].default)
             if values[name] is NO_DEFAULT:
                 problem = f"the id of task {self.path} is made of it"
                 raise InvalidSchedule(name, NOT_GIVEN, problem, f"give {name}=…")
@@ -325,9 +322,7 @@ def task(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Raises:
         InvalidTask: an option or a parameter is invalid. NotImportable: a worker could not find the function.
     """
-    if func is not None:
-        return Task(func, options)
-    return lambda defined: Task(defined, options)
+    return Task(func, options) if func is not None else lambda defined: Task(defined, options)
 
 
 def _path_of(func: Callable[..., Any]) -> str:

@@ -50,8 +50,7 @@ def new_fake() -> redis.Redis:
     Raises:
         ConfigError: fakeredis, or the Lua that its scripts need, is not installed.
     """
-    missing = [name for name in ("fakeredis", "lupa") if find_spec(name) is None]
-    if missing:
+    if missing := [name for name in ("fakeredis", "lupa") if find_spec(name) is None]:
         raise ConfigError(
             f"redis=None: {' and '.join(missing)} not installed; pip install 'zsched[testing]', or give a redis.Redis"
         )
@@ -130,17 +129,14 @@ class FrozenClock(ManualClock):
         self._wire.execute("HSET", self._keys.meta(), "frozen_ms", self.now_ms())
 
 
-class ClientClock:
+class ClientClock(SystemClock):
     """The clients' clock: the time of day is frozen, durations are real, so that every wait ends."""
 
     def __init__(self, frozen: Clock) -> None:
-        self._frozen, self._machine = frozen, SystemClock()
+        self._frozen = frozen
 
     def now_ms(self) -> int:
         return self._frozen.now_ms()
-
-    def monotonic_ms(self) -> float:
-        return self._machine.monotonic_ms()
 
 
 _NAME: Final = "manual"  # the worker's name in the data of a run

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.entry import Position
@@ -28,8 +28,7 @@ from zsched.storage.rqjob import Encoder
 _PAGE: Final = 500  # entries in one read
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
+class Fired(NamedTuple):
     """
     A run that went to its queue because its time had come. ``id``: RQ's job id. ``func``: the dotted path. The instants
     are aware, in UTC. ``at`` is the time of its push; it is later than ``nominal_at`` only for a missed occurrence, or
@@ -93,8 +92,7 @@ class ManualEndings:
         fired_us, seen = self._pushes.fired_us.get(run_id), self._pushes.last
         run = of_job(run_id, job, fired_us, watched_since_ms=0)
         if run.is_over and fired_us is not None and seen is not None:
-            seen_job = "gone" if run.status is RunStatus.EXPIRED else job.seen
-            self._dispatch.track(term, seen, [(run, seen_job)])
+            self._dispatch.track(term, seen, [(run, "gone" if run.status is RunStatus.EXPIRED else job.seen)])
         return run
 
 
@@ -137,7 +135,6 @@ class ManualDeadlines:
 
 
 _AT_ONCE: Final = 500  # in one script
-_NEVER_MS: Final = LAST_MS + 1
 
 
 class Delayed:
@@ -161,7 +158,7 @@ class Delayed:
             for name in self._jobs.queues()
             if name not in self._left
         ]
-        return min((math.ceil(float(head[1]) * 1000) for head in heads if head), default=_NEVER_MS)
+        return min((math.ceil(float(head[1]) * 1000) for head in heads if head), default=LAST_MS + 1)
 
     def move(self, term: Term) -> None:
         """Look at some due jobs, and push the jobs that are not early."""

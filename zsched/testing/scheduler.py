@@ -103,8 +103,7 @@ class ManualScheduler:
         settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
         self._dispatch = Dispatch(wire, self._keys)
         self._calendars = CalendarReplanner(wire, self._keys, self._clock)
-        present = self._calendars.present
-        self._ticker = Ticker(self._dispatch, never, settings, self._clock, calendars=present)
+        self._ticker = Ticker(self._dispatch, never, settings, self._clock, calendars=self._calendars.present)
         self._slots = SlotKeeper(self._keys, self._clock).over(wire)
         self._pauses = PauseEnder(self._keys).over(wire)
         self._pushes, self._deadlines = Pushes(wire, self._keys), ManualDeadlines(wire, self._keys)
@@ -163,8 +162,7 @@ class ManualScheduler:
             ZschedError: tasks schedule more runs for the same instant, without end.
         """
         __tracebackhide__ = True
-        until_ms = instant_ms("when", when, None)
-        if until_ms < self._clock.now_ms():
+        if (until_ms := instant_ms("when", when, None)) < self._clock.now_ms():
             raise InvalidSchedule("when", when, f"it is {self.now.isoformat()} already", "time does not go back here")
         found, next_ms = self._settle(work, raises)
         while next_ms <= until_ms:
@@ -261,8 +259,7 @@ class ManualScheduler:
             with _warnings_only():
                 self._pauses.step(self._term)
                 tick = self._ticker.tick(self._term)
-            delayed_ms = self._delayed.due_ms()
-            if delayed_ms <= now_ms:
+            if (delayed_ms := self._delayed.due_ms()) <= now_ms:
                 self._delayed.move(self._term)
             elif not tick.has_more:
                 next_ms = min(_next_ms(tick, now_ms), delayed_ms, self._pauses.next_ms())

@@ -49,7 +49,6 @@ READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FREE: Final = 9.5  # attempts of an address without a wait, as parts of attempts are forgotten
 _FORGOTTEN_S: Final = 300  # in which one attempt is forgotten; so no wait is longer
 _REMEMBERED: Final = 10_000  # addresses, of some 300 bytes
-_MS_PER_HOUR: Final = 3_600_000
 _WRITES_REFUSED: Final = 'changes are refused while [rq] allow_callables is ["*"], which names any function'
 
 
@@ -192,7 +191,7 @@ class Access:
             return None
         self._brake.forgive(address)
         log.info("logged_in", name=caller.account.name, address=address)
-        return self._known().cookie(digest, now_ms + self._settings.web.session_hours * _MS_PER_HOUR)
+        return self._known().cookie(digest, now_ms + self._settings.web.session_hours * 3_600_000)
 
     def _found(self, digest: str | None) -> Caller | None:
         """Return the caller whose token has this *digest*, and record the use."""
@@ -293,8 +292,7 @@ class Proxy:
         """Return the account of the person whom a trusted proxy names; None without one. Raises Problem."""
         if self._header is None or not self._sent(request):
             return None
-        name = _only(request, self._header)
-        if not name:
+        if not (name := _only(request, self._header)):
             return None
         try:
             check_by(name)

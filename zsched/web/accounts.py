@@ -47,12 +47,9 @@ _DIGITS: Final = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 class AccountRole(StrEnum):
     """The rights of an account."""
 
-    VIEWER = "viewer"
-    """Read."""
-    SCHEDULER = "scheduler"
-    """Read, and change schedules and runs."""
-    OPERATOR = "operator"
-    """Everything."""
+    VIEWER = "viewer"  # reads
+    SCHEDULER = "scheduler"  # reads, and changes schedules and runs
+    OPERATOR = "operator"  # does everything
 
 
 def _instant(given: object) -> int:
@@ -173,8 +170,7 @@ class Accounts:
             found = read_toml(content.decode())
         except ValueError as error:
             raise ConfigError(f"{place}: {error}") from error
-        key = _digits(found.pop("cookie_key", _new_key()))
-        if key is None:
+        if (key := _digits(found.pop("cookie_key", _new_key()))) is None:
             raise ConfigError(f"{place}: cookie_key: not 64 hexadecimal digits; remove its line, to get another key")
         by_digest = dict[str, Account]()
         for name, table in _TABLES.read(Path(place), found.pop(_TABLES.heading, {})).items():

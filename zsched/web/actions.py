@@ -37,7 +37,6 @@ _ARGUMENTS: Final[dict[str, Mapping[str, Any]]] = {  # with their defaults
     "skip": {"at": None, "next": 1, "note": ""},
     "unskip": {"at": None, "note": ""},
 }
-_TIMES: Final = ("at", "until")
 
 
 async def found_of(call: Caller, id: str) -> Schedule:
@@ -65,8 +64,7 @@ async def change(
     """
     call.demand_write()
     if call.is_limited:
-        found = await found_of(call, id)
-        version = version or found.version
+        version = version or (await found_of(call, id)).version
     arguments = _arguments(action, given)
     result: Schedule | str | None = await getattr(call.client, action)(id, **arguments, if_version=version)
     if result == "not_found":
@@ -76,7 +74,7 @@ async def change(
 
 def _arguments(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: given.get(name, usual) for name, usual in _ARGUMENTS[action].items()}
-    return {name: rfc3339(name, value) if name in _TIMES else value for name, value in found.items()}
+    return {name: rfc3339(name, value) if name in ("at", "until") else value for name, value in found.items()}
 
 
 async def run_now(call: Caller, id: str, op: str | None = None) -> str:

@@ -103,7 +103,6 @@ async def docs(_: Request) -> Response:
 
 MEDIA_TYPE: Final = "application/problem+json"
 _TYPE: Final = "urn:zsched:error:"
-_RETRY_AFTER_S: Final = "1"
 Headers: TypeAlias = Mapping[str, str]
 # By class; a class without a status has that of its base.
 _STATUS: Final[dict[type[Exception], int]] = {
@@ -183,7 +182,7 @@ class Problem(Exception):
         if not isinstance(error, ZschedError):
             return cls(500, "failed", f"the request failed ({type(error).__name__})", "this server's events say why")
         status = status or next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
-        headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 or isinstance(error, errors.Contended) else {}
+        headers = {"Retry-After": "1"} if status == 503 or isinstance(error, errors.Contended) else {}
         problem = cls(status, kind_of(type(error)), detail or str(error), headers=headers)
         problem.members = _members_of(error)
         if isinstance(error, InvalidSchedule):

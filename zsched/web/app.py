@@ -44,15 +44,7 @@ from zsched.web.answers import Files, JsonAnswer, Problem, bad_parameter, docs, 
 from zsched.web.console import edit, now, operations, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
-from zsched.web.middleware import (
-    REQUEST_ID,
-    Deadline,
-    ForwardedScheme,
-    Identified,
-    Measured,
-    PrintablePaths,
-    WithHead,
-)
+from zsched.web.middleware import REQUEST_ID, Deadline, ForwardedScheme, Identified, Measured, PrintablePaths, WithHead
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"

@@ -163,8 +163,7 @@ async def operation_of(request: Request, call: Caller, asked: dict[str, Any]) ->
 
 def only_creates(request: Request) -> bool:
     """Return True for If-None-Match: *. Raises Problem for any other condition of that header."""
-    given = request.headers.get("if-none-match")
-    if given not in (None, "*"):
+    if (given := request.headers.get("if-none-match")) not in (None, "*"):
         raise Problem(400, "bad-condition", f"If-None-Match: {given[:100]} is not *", "send If-None-Match: *, or none")
     return given is not None
 
@@ -173,8 +172,7 @@ def if_match(request: Request, options: Mapping[str, Any] | None = None) -> str 
     """
     Return the version in If-Match; None: there is none, as in If-Match: *. Raises Problem: *options* have one, too.
     """
-    given = request.headers.get("if-match")
-    if given is None:
+    if (given := request.headers.get("if-match")) is None:
         return None
     if options and options.get("if_version") is not None:
         raise Problem(400, "bad-condition", "If-Match and if_version are two conditions", "send one of them")

@@ -116,7 +116,8 @@ class Events:
         """
         await self._begin()
         history, at = self._history, self._end
-        is_held, gate = after is None or await self._holds(after), Gate(is_admitted, self._look_s)
+        is_held = after is None or self._is_kept(after) or await run(self._log.contains, after)
+        gate = Gate(is_admitted, self._look_s)
         yield self._greeting() if after is None else _HELLO + b"\n"
         if not is_held:
             yield _RESET % _LOST
@@ -218,10 +219,6 @@ class Events:
             async with asyncio.timeout(self._look_s):
                 await self._news.wait()
 
-    async def _holds(self, after: Position) -> bool:
-        """Return True if the event at *after* is in memory or in the log, so everything behind it is, too."""
-        return self._is_kept(after) or await run(self._log.contains, after)
-
     @property
     def _first(self) -> int:
         """The seq of the oldest event in memory."""
@@ -299,8 +296,7 @@ async def follow_events(request: Request, call: Admitted) -> Response:
     call.demand_all("the log")
     given = request.headers.get("last-event-id")
     hub: Events = request.app.state.events
-    after = None if given is None else position_of_event(given)
-    return await streamed(request, partial(hub.stream, after))
+    return await streamed(request, partial(hub.stream, None if given is None else position_of_event(given)))
 
 
 async def streamed(request: Request, events: Callable[[IsAdmitted], AsyncIterator[bytes]]) -> Response:
@@ -313,11 +309,10 @@ async def streamed(request: Request, events: Callable[[IsAdmitted], AsyncIterato
 
 def _is_admitted(request: Request) -> bool:
     """Return True if the token of *request* still reads events."""
-    try:
+    with suppress(Problem):
         request.app.state.access.caller(request).demand_all("the log")
-    except Problem:
-        return False
-    return True
+        return True
+    return False
 
 
 async def _until_trouble(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

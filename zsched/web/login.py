@@ -50,8 +50,7 @@ async def log_in(request: Request) -> Response:
     address = access.proxy.address(request)
     form = await read_form(request)
     next = local_path(form.get("next", ""))
-    cookie = access.log_in(form.get("token", "").strip(), address)
-    if cookie is None:
+    if (cookie := access.log_in(form.get("token", "").strip(), address)) is None:
         return html_page("login.html", 401, next=next, account=None, is_refused=True)
     answer = RedirectResponse(next, _SEE_OTHER)
     answer.set_cookie(COOKIE, cookie, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https")
@@ -62,8 +61,7 @@ async def log_in(request: Request) -> Response:
 async def log_out(request: Request) -> Response:
     """Take the session from this browser."""
     demand_own_origin(request)
-    caller = _caller(request)
-    if caller is not None:
+    if (caller := _caller(request)) is not None:
         log.info("logged_out", name=caller.account.name, address=request.app.state.access.proxy.address(request))
     answer = RedirectResponse(PATH, _SEE_OTHER)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")

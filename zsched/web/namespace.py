@@ -44,8 +44,7 @@ async def list_daemons(call: Admitted) -> Response:
 )
 async def list_queues(request: Request, call: Admitted) -> Response:
     """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
-    held = (await call.client._overview()).held_back
-    found = await run(request.app.state.reader.queues, held)
+    found = await run(request.app.state.reader.queues, (await call.client._overview()).held_back)
     return JsonAnswer({"queues": [one.to_dict() for one in found if call.account.limits.has_queue(one.queue)]})
 
 
@@ -93,8 +92,7 @@ async def list_calendars(call: Admitted) -> Response:
 @router.get(_ONE, **schemas.route("A calendar.", "NamedCalendar"))
 async def get_calendar(name: PathId, call: Admitted) -> Response:
     """Return the parts and the owner of a calendar."""
-    found = (await call.client.calendars()).get(name)
-    if found is None:
+    if (found := (await call.client.calendars()).get(name)) is None:
         raise _unknown(name)
     return JsonAnswer({"id": name, **found})
 

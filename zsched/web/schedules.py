@@ -32,7 +32,6 @@ _PAGE: Final = 50
 _MOST: Final = 1000
 _ONE: Final = "/schedules/{id:plain}"
 _IF_MATCH: Final = ("If-Match",)
-_KEY: Final = ("Idempotency-Key",)
 _PREVIEWED: Final = 1000
 
 
@@ -164,7 +163,7 @@ async def release_schedule(id: PathId, request: Request, call: Admitted, body: B
     return await _change(call, "release", id, body, request)
 
 
-@router.post(f"{_ONE}:run", **schemas.action("Push a run at once.", "Result", _KEY))
+@router.post(f"{_ONE}:run", **schemas.action("Push a run at once.", "Result", ("Idempotency-Key",)))
 async def run_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """
     Push a run at once. A one-shot runs now instead of at its time. With the same `Idempotency-Key`, a request that is
@@ -183,8 +182,7 @@ async def run_schedule(id: PathId, request: Request, call: Admitted, body: Body)
 async def backfill_schedule(id: PathId, call: Admitted, body: Body) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
     start, end = (rfc3339(name, body.pop(name, None)) for name in ("start", "end"))
-    done = await actions.backfill(call, id, start, end, **body)
-    return JsonAnswer(done.to_dict())
+    return JsonAnswer((await actions.backfill(call, id, start, end, **body)).to_dict())
 
 
 @router.get(f"{_ONE}/story", **schemas.route("What happened to it, and why.", "Story"))

@@ -33,7 +33,6 @@ _OTHER_DESCRIPTORS: Final = 200  # of this process: connections to Redis, files,
 _HEADER_BYTES: Final = 16_384
 _HEADERS: Final = 200
 _AHEAD: Final = 10  # requests of a connection that wait for the replies before theirs
-_PROBES: Final = (b"/healthz", b"/readyz")
 _TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -175,7 +174,7 @@ class BoundedConnection(HttpToolsProtocol):
             raise RuntimeError("a request of HTTP/1.1 has one Host")  # RFC 9112, section 3.2
         self._loose = 0
         self._stop_waiting()
-        self.limit_concurrency = None if self.url in _PROBES else self.config.limit_concurrency
+        self.limit_concurrency = None if self.url in (b"/healthz", b"/readyz") else self.config.limit_concurrency
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -61,8 +61,7 @@ def choose(
         raise NoArchive(f"{name}={str(configured)!r}: there is no such file; {remedy}")
     address, folder = address_of(settings.redis.url), state_folder(os.environ)
     _is_there(folder)  # raises if this user may not read it
-    found = archives_of(settings.namespace, gen, address, os.environ)
-    if not found:
+    if not (found := archives_of(settings.namespace, gen, address, os.environ)):
         where = f"{folder} has none of the Redis at {address}"
         remedy = "run as the daemon's user or root, or give --from FILE; zsched status says where daemons keep theirs"
         raise NoArchive(f"no archive of namespace {settings.namespace!r}: {where}; {remedy}")

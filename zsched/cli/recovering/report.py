@@ -228,8 +228,7 @@ class RecoveryReport:
         yield from self.difference.table(listed, tz, is_done=self.is_done)
         if self.is_done and self.merged is not None:
             yield f"All that the archive {found.known.path} knows is in Redis; log entry {self.merged.id} says so."
-        for warning in self.warnings:
-            yield f"Note: {warning}"
+        yield from (f"Note: {warning}" for warning in self.warnings)
 
     def _fields(self, tz: str) -> Iterator[tuple[str, str]]:
         found = self.found

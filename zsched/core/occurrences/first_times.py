@@ -9,9 +9,9 @@ and the caller plans again from that. So one round trip is normally enough, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, time, timedelta
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from zsched.core.clock import LAST_MS, Clock, from_ms
 from zsched.core.occurrences.outcomes import Outcome
@@ -27,8 +27,7 @@ _FRESH_MS: Final = 10_000  # for which a plan by calendars is used for others: t
 _JUST_MS: Final = 5000  # most that an anchor may be before TIME: longer than a reply takes, shorter than clock errors
 
 
-@dataclass(frozen=True, slots=True)
-class Bracket:
+class Bracket(NamedTuple):
     """
     A plan, and the window of TIME in which it is right: ``from_ms`` <= TIME < ``until_ms``.
 
@@ -92,13 +91,13 @@ class FirstTimes:
             spec = with_calendars(spec, self._calendars)
             plan = self._planned(spec, now_ms, id)
             if spec.calendars is not NO_CALENDARS:
-                plan = replace(plan, until_ms=min(plan.until_ms, now_ms + _FRESH_MS))
+                plan = plan._replace(until_ms=min(plan.until_ms, now_ms + _FRESH_MS))
             if plan.anchor_ms is not None:  # a rule that is counted from here, by this id
                 return plan
             max_jitter_ms = max_jitter_of(build(spec, now_ms), int(plan.next or 0)) if spec.jitter_ms else 0
             planned = rule.planned = plan, max_jitter_ms
         plan, max_jitter_ms = planned
-        return replace(plan, jitter_ms=lag_of(id, int(plan.next or 0), max_jitter_ms)) if max_jitter_ms else plan
+        return plan._replace(jitter_ms=lag_of(id, int(plan.next or 0), max_jitter_ms)) if max_jitter_ms else plan
 
     def _planned(self, spec: TriggerSpec, now_ms: int, id: str) -> Bracket:
         try:
@@ -159,13 +158,12 @@ def _next(spec: TriggerSpec, now_ms: int, id: str, from_ms: int, until_ms: int =
 
 def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> Bracket:
     """Return the first occurrence of a rule with TIME as its anchor: its distance from TIME is always the same."""
-    first_ms = build(endless, now_ms).next_after(now_ms)
-    if first_ms is None:
+    if (first_ms := build(endless, now_ms).next_after(now_ms)) is None:
         return Bracket(None, 0, LAST_MS)
     away_ms = first_ms - now_ms
     if spec.jitter_ms or spec.exclude or spec.skipped:  # of the occurrence's time, so the bracket has to be narrow
         bracket = _next(spec, now_ms, id, now_ms)
-        return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
+        return bracket._replace(until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
     until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1
     return Bracket(f"+{away_ms}" if now_ms < until_ms else None, 0, until_ms)
 

@@ -237,8 +237,7 @@ def skip_plan(schedule: Schedule, at_ms: int | None, number: int, *, takes_back:
         times = (one for one in known if due_of(trigger, schedule.id, one) > schedule.read_ms)
     else:
         times = (one for one, _ in islice(coming(trigger, schedule.id, nominal_ms, schedule.read_ms), number))
-    times = tuple(one for one in times if (one in known) == takes_back)
-    if not times:
+    if not (times := tuple(one for one in times if (one in known) == takes_back)):
         return None
     skipped = tuple(sorted({*known} ^ {*times}))
     if len(skipped) > MOST:

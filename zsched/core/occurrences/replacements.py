@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.occurrences.changes import BACKFILL, Change
@@ -20,8 +20,7 @@ from zsched.core.runs.run import UNSUCCESSFUL, Run
 READ: Final = 2000  # of each kind
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(NamedTuple):
     """
     Runs in place of an occurrence, or of several that were left out together. ``run``: the last of them; ``by``: the
     account that retried it.

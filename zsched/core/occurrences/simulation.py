@@ -190,8 +190,7 @@ class Simulation:
             queue.free -= 1
             told.outcomes[Outcome.FIRED] += 1
             told.waited_ms = max(told.waited_ms, at_ms - run.of.due_ms)
-            took_ms = self._durations_ms.get(one.func, 0)
-            heapq.heappush(self._ends, (at_ms + took_ms, next(self._number), run))
+            heapq.heappush(self._ends, (at_ms + self._durations_ms.get(one.func, 0), next(self._number), run))
 
     def _end_until(self, until_ms: int) -> None:
         while self._ends and self._ends[0][0] <= until_ms:

@@ -163,8 +163,7 @@ def lacking(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: i
 
 def _schedule(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: int | None) -> Record | None:
     """Return the row that restores the schedule; None if nothing has to be restored."""
-    known = recalled.schedule
-    if known is not None:
+    if (known := recalled.schedule) is not None:
         is_there = here is not None and here.is_same(known)
         return None if is_there or branch.is_newer((recalled.id, ""), known.t_us) else restored_row(known)
     if here is None or recalled.gone_us is None or branch.is_newer((recalled.id, ""), recalled.gone_us):

@@ -247,8 +247,7 @@ def with_what_is_missing(error: str, traceback: str, before: str) -> str:
 
 def remedy_of(error: str) -> str:
     """Return what to do about *error*, a result of ``with_what_is_missing``; "" for another error."""
-    told = _TOLD.fullmatch(error)
-    if told is None:
+    if (told := _TOLD.fullmatch(error)) is None:
         return ""
     module, owner, name = told.groups()
     if module:

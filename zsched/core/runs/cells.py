@@ -20,8 +20,7 @@ def cells(run: Run | None) -> tuple[str, str, str]:
         return "", "", ""
     state = run.status.value + (f", attempt {run.attempt}" if run.attempt > 1 else "")
     took = _took(run.duration_ms)
-    at_least = "≥ " if took and run.status is RunStatus.LOST else ""
-    return state, _took(run.queue_wait_ms), at_least + took
+    return state, _took(run.queue_wait_ms), ("≥ " if took and run.status is RunStatus.LOST else "") + took
 
 
 def lasting(run: Run, now_ms: int) -> str:

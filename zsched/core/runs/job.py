@@ -72,26 +72,13 @@ class JobFacts(NamedTuple):
         return 1 + failed + whole(self.returned)
 
 
-# The hash field that look.lua reads for each field of ``JobFacts``, in the order of its reply. The note is last: it may
-# have any text.
-JOB_FIELDS: Final = {
-    "status": "status",
-    "queued_at": "enqueued_at",
-    "started_at": "started_at",
-    "ended_at": "ended_at",
-    "heartbeat_at": "last_heartbeat",
-    "worker": "worker_name",
-    "queue": "origin",
-    "retries_left": "retries_left",
-    "retries": "zs_retries",
-    "returned": "number_of_retries",
-    "on_lost": "zs_on_lost",
-    "timeout": "timeout",
-    "limit": "rate_limit_key",
-    "error": "exc_string",  # of its newest result, packed; behind a blank its attempts
-    "func": "zs_func",
-    "note": "zs_note",
-}
+# The hash field that look.lua reads for each field of ``JobFacts``, in the order of its reply: ``exc_string`` of its
+# newest result, packed, behind a blank its attempts. The note is last: it may have any text.
+_IN_HASH: Final = (
+    "status enqueued_at started_at ended_at last_heartbeat worker_name origin retries_left zs_retries"
+    " number_of_retries zs_on_lost timeout rate_limit_key exc_string zs_func zs_note"
+)
+JOB_FIELDS: Final = dict(zip(JobFacts._fields, _IN_HASH.split(), strict=False))
 
 
 def attempt_of_job(job: JobFacts, error: str) -> Attempt:

@@ -32,8 +32,7 @@ class RunId(NamedTuple):
     @classmethod
     def parse(cls, run_id: str) -> RunId | None:
         """Return the parts of *run_id*, or None if it is not a run id."""
-        found = _RUN_ID.fullmatch(run_id)
-        if found is None:
+        if (found := _RUN_ID.fullmatch(run_id)) is None:
             return None
         return cls(found["schedule"], int(found["ms"]), found["namespace"] or "default", int(found["rerun"] or 0))
 

@@ -314,8 +314,7 @@ def attempt_text(attempt: Attempt, tz: str) -> str:
     by = f" on worker {attempt.worker}" if attempt.worker else ""
     error = f": {shortened(attempt.error)}" if attempt.error else ""
     ended = "failed" if attempt.ended_ms is not None else "was lost"
-    next_ms = attempt.next_ms
-    if next_ms is None:
+    if (next_ms := attempt.next_ms) is None:
         then = ""
     elif attempt.ended_ms is None or next_ms <= attempt.ended_ms:
         then = "; tried again at once"

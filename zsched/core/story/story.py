@@ -235,12 +235,10 @@ class _Teller:
         if newest is None or newest.what in _HAS_RUN:
             return None
         verdict = self._of_change(newest, is_there=True)
-        id = in_the_way(self._chronicle)
-        if id is None:
+        if (id := in_the_way(self._chronicle)) is None:
             return verdict
         open = [run for run in runs if not run.is_over]
-        run = next((run for run in open if run.id == id), None)
-        if run is None:
+        if (run := next((run for run in open if run.id == id), None)) is None:
             return replace(verdict, remedy=f"{NOTHING}: that run is over", command=())
         if run.status is RunStatus.QUEUED:  # with overlap="queue" it waits for a run before it
             run = next((one for one in open if one.status is RunStatus.RUNNING), run)
@@ -280,8 +278,7 @@ class _Teller:
         if last.what not in _HAS_RUN:
             verdict = self._of_change(last, is_there=False)
             return verdict.after(f"its {self._open(runs)}") if runs else verdict
-        run = (ends | {run.id: run for run in runs}).get(last.run_id)
-        if run is None:
+        if (run := (ends | {run.id: run for run in runs}).get(last.run_id)) is None:
             text = f"run {last.run_id} was pushed; its end is not recorded yet"
             return StoryVerdict(Word.PUSHED, text, "ask again in a moment", ("zsched", "why", self._chronicle.id))
         return self._of_run(run)

@@ -109,8 +109,7 @@ class StoryVerdict:
         """Return it with its command, *written* for a shell, at the end of the remedy."""
         if not self.command:
             return self
-        remedy = f"{self.remedy}: {written(self.command)}"
-        return replace(self, remedy=remedy, command=(), acts=(self.command,))
+        return replace(self, remedy=f"{self.remedy}: {written(self.command)}", command=(), acts=(self.command,))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""

@@ -141,30 +141,25 @@ def _month_days(text: str) -> tuple[int, bool]:
     """Return the day-of-month field: a mask of days, and True if it includes the last day of each month."""
     if any(_NEAREST.fullmatch(item) for item in text.split(",")):
         raise BadRule(f"{text!r}: W (nearest working day) is not supported", "use rrule= with BYSETPOS")
-    values, _ = _expand(_DAY, text)
-    numbers = range(1, 32) if "*" in values else [value for value in values if isinstance(value, int)]
-    return sum(1 << number - 1 for number in numbers), "l" in values
+    return sum(1 << number - 1 for number in _values(_DAY, text)), "l" in _expand(_DAY, text)[0]
 
 
 def _weekdays(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Return the day-of-week field: whole weekdays (0 = Monday), or (n, weekday) pairs."""
     items = text.split(",")
     for item in items:
-        after = _LAST_AFTER.fullmatch(item)
-        if after:
+        if after := _LAST_AFTER.fullmatch(item):
             raise BadRule(f"{item!r} is another day in other crons", f"write L{after[1]} for the last one of a month")
     if len({"#" in item or item[:1] in "lL" for item in items}) > 1:
         raise BadRule(f"{text!r} mixes whole weekdays and single ones (# or L)", "use two schedules")
-    values, nth = _expand(_WEEKDAY, text)
-    if nth:
+    if nth := _expand(_WEEKDAY, text)[1]:
         pairs = ((-1 if n == "l" else int(n), (day - 1) % 7) for day, ns in nth.items() for n in ns)
         return (), tuple(sorted(pairs))
-    numbers = range(7) if "*" in values else [value for value in values if isinstance(value, int)]
-    return tuple(sorted((number - 1) % 7 for number in numbers)), ()
+    return tuple(sorted((number - 1) % 7 for number in _values(_WEEKDAY, text))), ()
 
 
 def _values(place: _Place, text: str) -> tuple[int, ...]:
-    """Return the values of a field with numbers only, ascending."""
+    """Return the numbers among the values of a field, ascending."""
     values, _ = _expand(place, text)
     if "*" in values:
         return tuple(range(place.low, place.high + 1))
@@ -184,14 +179,12 @@ def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, 
         expanded, nth = croniter.expand(place.question.format(plain))
     except ValueError as exc:  # croniter raises nothing else; a test with arbitrary texts checks that
         raise BadRule(f"{text[:40]!r} is not a valid {place.name}", f"allowed are {place.allowed}") from exc
-    position = place.question.split().index("{}")
-    return tuple(expanded[position]), {day: set(ns) for day, ns in nth.items()}
+    return tuple(expanded[place.question.split().index("{}")]), {day: set(ns) for day, ns in nth.items()}
 
 
 def _without_range_of_one(place: _Place, item: str) -> str:
     """Return *item*; for a range of one value, this value. Raises BadRule for an ambiguous range."""
-    ends = _RANGE.fullmatch(item)
-    if ends is None:
+    if (ends := _RANGE.fullmatch(item)) is None:
         return item
     low, high = _number(place, ends[1]), _number(place, ends[2])
     if low == high and ends[3] is not None and int(ends[3]) == 0:

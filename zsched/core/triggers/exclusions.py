@@ -160,8 +160,7 @@ class Exclusions:
 
     def _in(self, year: int) -> list[Closed]:
         """Return what is excluded in *year*, by UTC."""
-        found = self._years.get(year)
-        if found is None:
+        if (found := self._years.get(year)) is None:
             found = self._years[year] = _joined(sorted(self._parts(year)))
         return found
 

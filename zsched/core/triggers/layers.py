@@ -150,8 +150,7 @@ class OpenTrigger(Trigger):
         """Return the last occurrence not later than *until_ms*; None if there is none yet."""
         at_ms = until_ms
         while (found := self.rest.last_until(at_ms)) is not None:
-            closed = self.closed.at(found)
-            if closed is None:
+            if (closed := self.closed.at(found)) is None:
                 return found
             if self.moves and closed.end_ms <= until_ms:
                 return closed.end_ms

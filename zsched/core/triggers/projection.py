@@ -122,12 +122,10 @@ class Projection(Rule):
         at_s = max(after_ms // 1000 + 1, FLOOR_S)
         while at_s < HORIZON_S:
             piece = self._piece(at_s)
-            found = piece.first(self.rule, at_s)
-            if found is not None:
+            if (found := piece.first(self.rule, at_s)) is not None:
                 return found * 1000
             # An instant and its wall second are less than a day apart, so a sparse rule can skip the pieces between.
-            wall = self.rule.next_wall(piece.end_s - DAY_S)
-            if wall is None:
+            if (wall := self.rule.next_wall(piece.end_s - DAY_S)) is None:
                 return None
             at_s = max(piece.end_s, wall - DAY_S)
         return None
@@ -137,11 +135,9 @@ class Projection(Rule):
         at_s = min(until_ms // 1000, HORIZON_S - 1)
         while at_s >= FLOOR_S:
             piece = self._piece(at_s)
-            found = piece.last(self.rule, at_s)
-            if found is not None:
+            if (found := piece.last(self.rule, at_s)) is not None:
                 return found * 1000
-            wall = self.rule.last_wall(piece.start_s + DAY_S)
-            if wall is None:
+            if (wall := self.rule.last_wall(piece.start_s + DAY_S)) is None:
                 return None
             at_s = min(piece.start_s - 1, wall + DAY_S)
         return None

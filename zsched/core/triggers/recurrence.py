@@ -89,6 +89,8 @@ class Parts(NamedTuple):
         return ";".join(found)
 
 
+# The parts that are lists of numbers, in canonical order; BYDAY comes after BYMONTHDAY. Each with its attribute, and
+# its least and greatest number; where the least is negative, 0 is not a number of it.
 LISTS: Final = {
     "BYMONTH": ("months", 1, 12),
     "BYWEEKNO": ("week_numbers", -53, 53),
@@ -99,10 +101,6 @@ LISTS: Final = {
     "BYSECOND": ("seconds", 0, 59),
     "BYSETPOS": ("positions", -366, 366),
 }
-"""
-The parts that are lists of numbers, in canonical order; BYDAY comes after BYMONTHDAY. Each with its attribute, and its
-least and greatest number; where the least is negative, 0 is not a number of it.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,7 @@ def _split(text: str) -> dict[str, str]:
         if re.search(rf"(^|[\s;]){name}[;:=]", upper):
             raise BadRule(f"{name} does not belong in the rule", remedy)
     refuse_foreign(text.strip())
-    upper = upper.removesuffix(";").removeprefix("RRULE:").strip()
-    if not upper:
+    if not (upper := upper.removesuffix(";").removeprefix("RRULE:").strip()):
         raise BadRule("empty", _EXAMPLE)
     refuse_stray(upper, _STRAY.sub("", _JOINED.sub(";", upper)) if "=" in upper else upper)
     texts: dict[str, str] = {}

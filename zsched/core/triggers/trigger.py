@@ -54,8 +54,7 @@ _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 
 def kind_named(name: str) -> TriggerKind:
     """Return the kind called *name*. Raises ValueError if there is none."""
-    kind = _BY_NAME.get(name)
-    if kind is None:
+    if (kind := _BY_NAME.get(name)) is None:
         raise ValueError(f"{name!r} is not a kind of trigger; known are {', '.join(RULES)}")
     return kind
 

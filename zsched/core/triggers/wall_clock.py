@@ -152,8 +152,7 @@ def year_of(wall_s: int) -> int:
     return date.fromordinal(wall_s // DAY_S + EPOCH_ORDINAL).year
 
 
-Layer = tuple[int, Times]
-"""Days of a year as bits, and the times of day that each of them has."""
+Layer = tuple[int, Times]  # days of a year as bits, and the times of day that each of them has
 
 
 class WallRule(ABC):
@@ -230,8 +229,7 @@ def _first(mask: int, times: Times, second: int) -> int | None:
         day, time = divmod(second, DAY_S)
         mask >>= day
         if mask & 1:
-            index = times.before(time)
-            if index < times.count:
+            if (index := times.before(time)) < times.count:
                 return day * DAY_S + times.at(index)
             mask ^= 1
         mask <<= day
@@ -241,10 +239,8 @@ def _first(mask: int, times: Times, second: int) -> int | None:
 def _last(mask: int, times: Times, second: int) -> int | None:
     """The last match at or before *second*, both counted from the start of the year."""
     day, time = divmod(second, DAY_S)
-    if mask >> day & 1:
-        index = times.before(time + 1)
-        if index:
-            return day * DAY_S + times.at(index - 1)
+    if mask >> day & 1 and (index := times.before(time + 1)):
+        return day * DAY_S + times.at(index - 1)
     mask &= (1 << day) - 1
     return (mask.bit_length() - 1) * DAY_S + times.last if mask else None
 

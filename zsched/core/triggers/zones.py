@@ -40,6 +40,7 @@ _STEP_S: Final = 2 * DAY_S
 _EPOCH: Final = datetime(1970, 1, 1)
 _LONGEST_NAME: Final = 64  # characters; a longer text is not compared with every zone's name
 
+# Refused names in upper case, and the zones that may be meant by them, the likeliest first.
 _OF_ABBREVIATIONS: Final = {
     "EST": "America/New_York America/Toronto America/Panama",
     "EDT": "America/New_York America/Toronto",
@@ -89,9 +90,9 @@ _OF_ABBREVIATIONS: Final = {
     "NZST NZDT": "Pacific/Auckland",
     "Z LOCALTIME FACTORY": "UTC",
 }
-"""Refused names in upper case, and the zones that may be meant by them, the likeliest first."""
 _MEANT: Final = {name: zones for names, zones in _OF_ABBREVIATIONS.items() for name in names.split()}
 
+# Names of Windows and Outlook, without "Standard Time", in lower case: CLDR's windowsZones, territory 001.
 _OF_WINDOWS: Final = {
     "America/Anchorage": "alaskan", "America/Argentina/Buenos_Aires": "argentina", "America/Bogota": "sa pacific",
     "America/Caracas": "venezuela", "America/Chicago": "central", "America/Denver": "mountain",
@@ -113,7 +114,6 @@ _OF_WINDOWS: Final = {
     "Europe/Warsaw": "central european", "Pacific/Auckland": "new zealand", "Pacific/Fiji": "fiji",
     "Pacific/Honolulu": "hawaiian",
 }  # fmt: skip
-"""Names of Windows and Outlook, without "Standard Time", in lower case: CLDR's windowsZones, territory 001."""
 _WINDOWS: Final = {name: zone for zone, name in _OF_WINDOWS.items()}
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)+", re.ASCII)  # such as a zone has
@@ -264,8 +264,7 @@ def _suggest(name: str, otherwise: str = 'use an IANA name such as "Europe/Londo
     last_part = {key.rpartition("/")[2]: known for key, known in folded.items()}
     wanted = name[:_LONGEST_NAME].casefold().replace(" ", "_")
     for names in (folded, last_part):
-        near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.75)
-        if near:
+        if near := difflib.get_close_matches(wanted, names, n=1, cutoff=0.75):
             return f'did you mean "{names[near[0]]}"?'
     return otherwise
 

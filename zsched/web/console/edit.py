@@ -50,7 +50,6 @@ _PREVIEWED: Final = 5
 _FIELDS: Final = 100  # of the form, at most
 _UNBOUND: Final = dict.fromkeys(("starts", "ends", "count"))  # what an empty field means
 _TAKE: Final = "take."  # before the name of a field that both changed: whose value to take
-_THEIRS: Final = "theirs"
 _NEW: Final = Schedule(id="", state=ScheduleState.ACTIVE, kind="", func="", next_ms=None, args=(), kwargs={})
 EDITED: Final = tuple(
     name
@@ -67,7 +66,6 @@ _INPUTS: Final = {
 }
 _SEPARATORS: Final = {"exclude": ";"}  # whose texts have commas; of other lists a comma
 _OF_SPEC: Final = {"starts": "starts_ms", "ends": "ends_ms"}
-_ARGUMENTS: Final = frozenset({"args", "kwargs"})
 
 
 class Field(NamedTuple):
@@ -132,7 +130,7 @@ def editable_fields(one: Schedule, *, has_arguments: bool) -> list[Field]:
         Field.of(name, _text(name, one))
         for name in EDITED
         if _is_for(one, name)
-        if name not in _ARGUMENTS or (has_arguments and one.args is not None)
+        if name not in ("args", "kwargs") or (has_arguments and one.args is not None)
     ]
 
 
@@ -186,7 +184,7 @@ class Merged(NamedTuple):
     def of(cls, field: Field, given: Mapping[str, str], opened: Mapping[str, str]) -> Merged:
         """Merge the present *field* with the form *given*, and with the prints that it was *opened* with."""
         name = field.name
-        if name not in opened or given.get(_TAKE + name) == _THEIRS:
+        if name not in opened or given.get(_TAKE + name) == "theirs":
             return cls(field, field.text)
         typed = field.with_text(given.get(name, "" if field.input != "checkbox" else "no"))
         is_mine, is_theirs = (each.print != opened[name] for each in (typed, field))
@@ -292,8 +290,7 @@ def _once(view: View, given: Mapping[str, str], tz: str) -> list[datetime]:
     """Return the time of a one-shot. Raises InvalidSchedule."""
     if "at" not in given:
         return []
-    ms = instant_ms("at", Field.of("at", given["at"]).value(), tz)
-    if ms <= view.now_ms:
+    if (ms := instant_ms("at", Field.of("at", given["at"]).value(), tz)) <= view.now_ms:
         raise ScheduleInPast("at", given["at"], "it has passed", "give a later time")
     return [from_ms(ms).astimezone(zone(tz))]
 

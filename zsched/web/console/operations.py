@@ -72,8 +72,7 @@ class Searched(NamedTuple):
 @router.get("/queues")
 async def queues(view: Viewed) -> Response:
     """Show the queues: what waits, since when, who listens, and rate limits."""
-    overview = await view.call.client._overview()
-    seen = await run(view.request.app.state.reader.queues, overview.held_back)
+    seen = await run(view.request.app.state.reader.queues, (await view.call.client._overview()).held_back)
     return view.page("queues", queues=[one for one in seen if view.account.limits.has_queue(one.queue)])
 
 
@@ -197,8 +196,7 @@ async def _accounts(view: View) -> dict[str, Any]:
     known = file.with_uses(file.current())
     deeds = await asyncio.gather(*(view.call.client._log_search(one.name, limit=_DEEDS) for one, _ in known))
     rows = [row for found in deeds for row in _searched(view, *found).rows]
-    newest = sorted(rows, key=lambda row: row.at_ms, reverse=True)[:_DEEDS]
-    return {"accounts": known, "deeds": newest}
+    return {"accounts": known, "deeds": sorted(rows, key=lambda row: row.at_ms, reverse=True)[:_DEEDS]}
 
 
 def _searched(view: View, entries: Sequence[Entry], reached_us: int | None, source: Source) -> Searched:

@@ -30,7 +30,7 @@ from zsched.errors import InvalidSchedule, RedisRefused
 from zsched.storage.workers import WorkerSeen, workers_seen
 from zsched.web import actions
 from zsched.web.console.schedules import result_text
-from zsched.web.console.view import PAGE, View, Viewed, chosen, within
+from zsched.web.console.view import PAGE, View, Viewed, chosen, given_filters, within
 from zsched.web.reading import around
 from zsched.web.runs import retries_of
 
@@ -85,7 +85,7 @@ class FailureGroups:
 async def list_(view: Viewed, request: Request, after: str | None = None) -> Response:
     """List the runs that the filters find, the newest first."""
     view.call.demand_all("a list of runs")
-    filters = _filters(request.query_params)
+    filters = given_filters(request.query_params, _FILTERS)
     shown: dict[str, Any] = {"filters": filters, "names": _FILTERS, "statuses": [status.value for status in RunStatus]}
     try:
         options = _options(view, filters)
@@ -112,7 +112,7 @@ async def confirm(view: Viewed, request: Request) -> Response:
     """Show how many runs a retry of the chosen rows, or of all that the filters find, would push, and ask."""
     view.call.demand_write()
     view.call.demand_all("a search for runs")
-    given, filters = request.query_params, {**_USUAL, **_filters(request.query_params)}
+    given, filters = request.query_params, {**_USUAL, **given_filters(request.query_params, _FILTERS)}
 
     async def plan() -> dict[str, Any]:
         groups = FailureGroups(given)
@@ -127,7 +127,7 @@ async def confirm(view: Viewed, request: Request) -> Response:
 async def retry_all(view: Viewed) -> Response:
     """Retry the chosen runs, or all that the filters find."""
     form = await view.form(_FIELDS)
-    filters = {**_USUAL, **_filters(form)}
+    filters = {**_USUAL, **given_filters(form, _FILTERS)}
     done = await _retried(view, filters, form, FailureGroups(form), until=from_ms(view.now_ms))
     return view.done(result_text(done, "retried", "run"), "runs", **filters)
 
@@ -137,7 +137,7 @@ async def ack(view: Viewed, request: Request) -> Response:
     """Make failures known, or take that back."""
     form, client = await view.form(), view.call.client
     view.call.demand_all("known failures")
-    filters = _filters(request.query_params)
+    filters = given_filters(request.query_params, _FILTERS)
     if name := form.get("remove"):
         said = f"known failure {name}: {'taken back' if await client.remove_ack(name) else 'not found'}"
     else:
@@ -171,10 +171,6 @@ async def act(view: Viewed, run_id: str, action: str) -> Response:
         raise actions.unknown_action(action, "use the buttons of the run's page")
     done = await actions.change_run(view.call, _ACTIONS[action], run_id)
     return view.done(f"retry of {run_id}", "runs", done) if action == "retry" else view.done(done, "runs", run_id)
-
-
-def _filters(given: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name in _FILTERS if (value := given.get(name, "").strip())}
 
 
 def _options(view: View, filters: Mapping[str, str]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
 from zsched.web.answers import Problem, page_problem
 from zsched.web.console.drawing import STRIP, Strip, mark_of, words_of
-from zsched.web.console.view import PAGE, View, Viewed, chosen, within
+from zsched.web.console.view import PAGE, View, Viewed, chosen, given_filters, within
 from zsched.web.reading import with_times
 from zsched.web.runs import replaced_since
 
@@ -43,7 +43,6 @@ _COMING: Final = 20
 _PAST: Final = 20
 _SHOWN: Final = 100  # occurrences of a planned backfill
 _DONE: Final = {**actions.ACTIONS, "skip": "skipped", "unskip": "taken back"}
-_WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
 
 
 @router.get("/schedules")
@@ -51,7 +50,7 @@ async def list_(
     view: Viewed, request: Request, after: str | None = None, page_size: Annotated[int, Query(ge=1, le=1000)] = PAGE
 ) -> Response:
     """List the schedules that the filters find. The rows come as they are found."""
-    filters = given_filters(request.query_params)
+    filters = _filters(request.query_params)
     try:
         options = with_times(filters)
         Filter.of(**options, after=after or None)
@@ -122,10 +121,10 @@ async def change_all(view: Viewed, action: str) -> Response:
     return view.done(result_text(done, actions.ACTIONS[action]), "schedules", **{**filters, "state": ""})
 
 
-def given_filters(given: Mapping[str, str]) -> dict[str, str]:
+def _filters(given: Mapping[str, str]) -> dict[str, str]:
     """Return the filters in a query or a form; a text without a sign of a glob is searched within ids."""
-    filters = {name: value for name in FILTERS if (value := given.get(name, "").strip())}
-    return {name: within(value) if name == "match" else value for name, value in filters.items()}
+    filters = given_filters(given, FILTERS)
+    return filters | ({"match": within(filters["match"])} if "match" in filters else {})
 
 
 def result_text(done: Repaired, word: str, noun: str = "schedule") -> str:
@@ -153,7 +152,7 @@ def _demanded(given: ImmutableMultiDict[str, str], action: str) -> tuple[dict[st
     """Return the filters of the list, and what the client is asked for: these, or the ids of the chosen rows."""
     if action not in actions.ACTIONS:
         raise actions.unknown_action(action, f"use one of {', '.join(actions.ACTIONS)}")
-    filters, ids = given_filters(given), chosen(given)
+    filters, ids = _filters(given), chosen(given)
     if not filters and not ids:
         remedy = "choose rows, or filter by a tag, a queue or an id; * is any id"
         raise InvalidSchedule("filter", "", "no filter", remedy)
@@ -264,7 +263,7 @@ def with_remarks(one: Schedule, times: Iterable[datetime]) -> list[Coming]:
 def _fields(view: View, one: Schedule) -> Any:
     """Yield names and texts of the definition, without arguments for those who may not see them."""
     for name, text in definition_of(one, lambda ms: view.local(ms, one.tz)):
-        if view.account.sees_arguments or name not in _WITHOUT_ARGUMENTS:
+        if view.account.sees_arguments or name not in ("args", "kwargs"):
             yield name, text
 
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from operator import itemgetter
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
@@ -38,7 +38,7 @@ from zsched.core.triggers.zones import instant_ms
 from zsched.errors import InvalidSchedule
 from zsched.web.actions import coming_of
 from zsched.web.console.drawing import MOST_MARKS, Mark, ShownTime, bars_of, drawn_rows, mark_of, words_of
-from zsched.web.console.view import View, Viewed
+from zsched.web.console.view import View, Viewed, given_filters
 from zsched.web.reading import aware, rfc3339
 from zsched.web.runs import replaced_since
 
@@ -59,6 +59,7 @@ _ZOOMS: Final = {
     "1 year": 365 * _DAY_MS, "30 days": 30 * _DAY_MS, "7 days": 7 * _DAY_MS, "30 h": _BACK_MS + _AHEAD_MS,
     "6 h": 6 * _HOUR_MS, "1 h": _HOUR_MS, "10 min": 10 * MINUTE_MS, "1 min": MINUTE_MS,
 }  # fmt: skip
+_FILTERS: Final = ("match", "tag", "queue", "func")
 _READ: Final = 1000  # rows that are compared, those with most failures
 _SPANS: Final = {"10m": "1m", "1h": "1m", "24h": "1m", "7d": "5m", "30d": "1h"}  # with the length of a heavy "minute"
 _FORECAST_ROWS: Final = {"occurrence": 200, "minute": 10}  # rows; of queues and functions 100
@@ -84,19 +85,11 @@ class ListedRow(NamedTuple):
         return cls(mark, one, words_of(one), cause, replacements.of(one))
 
 
-# A plain function would run in a thread, and FastAPI gives the thread pool an argument called func.
-async def _filters(match: str = "", tag: str = "", queue: str = "", func: str = "") -> dict[str, str]:
-    return {"match": match, "tag": tag, "queue": queue, "func": func}
-
-
-GivenFilters = Annotated[dict[str, str], Depends(_filters)]
-
-
 @router.get("/timeline")
-async def timeline(view: Viewed, filters: GivenFilters, by: str = "schedule") -> Response:
+async def timeline(view: Viewed, by: str = "schedule") -> Response:
     """Show the timeline from 6 hours ago to 24 hours ahead, or of another time."""
     view.call.demand_all("the timeline")
-    rows_by = choice("by", by, RowsBy)
+    rows_by, filters = choice("by", by, RowsBy), given_filters(view.request.query_params, _FILTERS)
     shown = _shown_time(view, view.now_ms - _BACK_MS, view.now_ms + _AHEAD_MS)
     told = {"by": by, "rows_by": [one.value for one in RowsBy], "filters": filters}
     return view.later("timeline", lambda: _found(view, shown, rows_by, filters), **told)
@@ -155,9 +148,9 @@ def _shown_time(view: View, start_ms: int, end_ms: int, step_ms: int = 0) -> Sho
     return ShownTime(start_ms // step_ms * step_ms, -(-end_ms // step_ms) * step_ms, step_ms)
 
 
-async def _found(view: View, shown: ShownTime, by: RowsBy, filters: Mapping[str, str]) -> dict[str, Any]:
+async def _found(view: View, shown: ShownTime, by: RowsBy, given: Mapping[str, Any]) -> dict[str, Any]:
     """Read what the timeline shows, and return it as its template takes it."""
-    client, given = view.call.client, dict[str, Any](pair for pair in filters.items() if pair[1])
+    client = view.call.client
     has_ids = "match" in given or "tag" in given
     times, bucket = (from_ms(shown.start_ms), from_ms(shown.end_ms)), timedelta(milliseconds=shown.step_ms)
     counted = await client.timeline(*times, bucket, by, _ROWS, **given)
@@ -231,20 +224,20 @@ async def _coming(
 
 
 @router.get("/forecast")
-async def forecast(view: Viewed, filters: GivenFilters, to: str = "24h", by: str = "minute") -> Response:
+async def forecast(view: Viewed, to: str = "24h", by: str = "minute") -> Response:
     """
     Show each occurrence until *to*, or the heaviest minutes, queues or functions. With a time as *to* and a *from* of
     the query, these are the contents of a minute.
     """
-    by = by or "occurrence"
+    by, filters = by or "occurrence", given_filters(view.request.query_params, _FILTERS)
     told = {"to": to, "by": by, "filters": filters, "spans": _SPANS, "keys": [one.value for one in By]}
     return view.later("forecast", lambda: _foreseen(view, to, by, filters), **told)
 
 
-async def _foreseen(view: View, to: str, by: str, filters: Mapping[str, str]) -> dict[str, Any]:
-    most, given = _FORECAST_ROWS.get(by, 100), {name: value for name, value in filters.items() if value}
+async def _foreseen(view: View, to: str, by: str, filters: dict[str, str]) -> dict[str, Any]:
+    most = _FORECAST_ROWS.get(by, 100)
     start, end = aware("from", view.request.query_params.get("from") or None), aware("to", to) if "T" in to else to
-    asked: Any = given | ({} if by == "occurrence" else {"by": by, "suggest": start is None})
+    asked: Any = filters | ({} if by == "occurrence" else {"by": by, "suggest": start is None})
     if by == By.MINUTE.value and to in _SPANS:
         asked["bucket"] = _SPANS[to]
     found = await view.call.client.forecast(end, start, limit=most, **asked)  # type: ignore[arg-type]  # not None

@@ -269,6 +269,11 @@ class View:
         return answer
 
 
+def given_filters(given: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return those of *names* that a query or a form gives."""
+    return {name: value for name in names if (value := given.get(name, "").strip())}
+
+
 def within(match: str) -> str:
     """Return the glob for ids with the text *match*, or *match* itself if it is a glob."""
     return match if {*"*?["} & {*match} else f"*{match}*"
