@@ -116,7 +116,7 @@ def words(given: object) -> tuple[str, ...]:
     raise ValueError('write a list of words: ["a", "b"] in a file, a,b elsewhere')
 
 
-def words_of(*allowed: str) -> Parser:
+def words_among(*allowed: str) -> Parser:
     """Return a parser for ``words`` that are all of *allowed*."""
     is_one = one_of(*allowed)
     return lambda given: tuple(map(is_one, words(given)))
@@ -298,7 +298,7 @@ NOTIFY: Final = Tables(
         "url_file": path,
         "secret_file": path,
         "every_s": number_within(0.1, 86_400),
-        "on": words_of(*TOLD),
+        "on": words_among(*TOLD),
         "to": words,
         "from": line(200),
         "monitors": _URL,

@@ -35,10 +35,10 @@ from zsched.core.occurrences.outcomes import What
 from zsched.daemon import teller
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures
-from zsched.daemon.teller import LogTeller, Place, Teller, place_in
+from zsched.daemon.teller import LogTeller, Surroundings, Teller, place_in
 from zsched.health.facts import Finding
 from zsched.health.status import StatusView, looking
-from zsched.notify.message import UNHEALTHY, Gathered, Message, kind_of, order_of, searched_for
+from zsched.notify.message import UNHEALTHY, Gathered, Message, message_kind, order_of, searched_for
 from zsched.notify.monitors import Monitor, Monitors, monitor_of, monitors_of
 from zsched.notify.sinks import Ping, Sink, SinkFailed, sinks_of
 from zsched.storage.connection import Link
@@ -143,7 +143,7 @@ class EventTeller(LogTeller):
         self._pending = deque(one for one in messages if sent is None or order_of(one[0]) > order_of(sent))
 
     def _add(self, change: Change, place: SearchCursor) -> None:
-        kind = kind_of(change)
+        kind = message_kind(change)
         if kind in self.sink.on and self.sink.wants(change.facets or NO_FACETS) and not self.place.is_known(change):
             self._first_us, self._last = self._first_us or place.position.t_us, self._until or place
             self._gathered.add(kind, change, place)
@@ -165,7 +165,7 @@ class MonitorTeller(LogTeller):
     each of its runs.
     """
 
-    def __init__(self, name: str, sink: Sink, place: Place, monitors: Monitors) -> None:
+    def __init__(self, name: str, sink: Sink, place: Surroundings, monitors: Monitors) -> None:
         super().__init__(name, sink, place)
         self._monitors = monitors
         self._known = dict[str, Monitor | None]()  # by schedule
@@ -226,7 +226,7 @@ class MonitorTeller(LogTeller):
 class StatusTeller(Teller):
     """Tells something of ``zsched status``."""
 
-    def __init__(self, name: str, sink: Sink, place: Place) -> None:
+    def __init__(self, name: str, sink: Sink, place: Surroundings) -> None:
         super().__init__(name, sink, place)
         self.look = looking(place.settings, place.link)
 
@@ -293,7 +293,7 @@ class Notifier:
     """The tellers of an archivist. Raises ConfigError: a sink is not usable."""
 
     def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
-        place, self._failures = Place(settings, link, clock, archiver, failures), failures
+        place, self._failures = Surroundings(settings, link, clock, archiver, failures), failures
         self._tellers = list[Teller]()
         self.sinks = sinks_of(settings.notify, settings.namespace)
         for sink in self.sinks:

@@ -35,7 +35,7 @@ _ARCHIVED_S: Final = 1.0  # for the archive to have the log of now
 _LONGEST_S: Final = 30.0  # between two attempts to send
 
 
-class Place:
+class Surroundings:
     """What the tellers of an archivist share."""
 
     def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
@@ -76,7 +76,7 @@ class Place:
 class Teller(Loop):
     """A thread with one job for *sink*, called *name*, in the terms that it is given to ``serve``."""
 
-    def __init__(self, name: str, sink: Sink, place: Place) -> None:
+    def __init__(self, name: str, sink: Sink, place: Surroundings) -> None:
         super().__init__(f"notify {name}", self._serve_once, place.failures, clock=place.clock)
         self.name, self.sink, self.place = name, sink, place
         self._term: Term | None = None

@@ -51,7 +51,7 @@ _OF_SKIPS: Final = {Outcome.MISSED.reason: "missed", Outcome.LIMIT.reason: "miss
 _WANTED_BY_PEOPLE: Final = {Outcome.PAUSED.reason, Outcome.BY_HAND.reason}  # skips that nobody needs to be told
 
 
-def kind_of(change: Change) -> str | None:
+def message_kind(change: Change) -> str | None:
     """Return the kind of message that tells *change*, as a search found it; None if no message does."""
     if change.run is not None and change.run.is_over:
         return _OF_ENDS.get(change.run.status)

@@ -81,6 +81,7 @@ class Keys:
     wake = NamedKey("wake")
     # archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``.
     archivers = NamedKey("archivers", "hash")
+    notified = NamedKey("notified", "hash")  # teller of the notifier → how far it has come; see ``daemon/notifier.py``
     # id of a daemon inside a worker → time at which its seat lapses; see lua/seat.lua.
     seats = NamedKey("seats", "zset")
     ask = NamedKey("ask", "list")  # questions to any archive, JSON; see ``storage/questions.py``

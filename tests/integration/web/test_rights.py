@@ -78,7 +78,7 @@ ROWS = [
     Row("GET /daemons, /calendars, /calendars/{name}", "GET /calendars", YES, YES, YES, YES),
     Row(
         "PUT /calendars/{name}; POST /known-failures; DELETE /calendars/{name}, /known-failures/{name}",
-        "POST /runs:ack",
+        "POST /runs:ack, /daemons:test",
         READ_ONLY, OUTSIDE, OUTSIDE, YES,
     ),
     Row(

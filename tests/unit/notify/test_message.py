@@ -13,7 +13,7 @@ from zsched.core.occurrences.changes import Change, SearchCursor
 from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.runs.run import Run, RunStatus
 from zsched.notify import message
-from zsched.notify.message import Gathered, Message, kind_of
+from zsched.notify.message import Gathered, Message, message_kind
 
 
 def ended(id: str, error: str, status: RunStatus = RunStatus.FAILED, func: str = "app.f") -> Change:
@@ -25,7 +25,7 @@ def gathered(*changes: Change) -> list[Message]:
     """Return the messages of *changes*, each in an entry of its own."""
     found = Gathered("default")
     for seq, change in enumerate(changes, 1):
-        found.add(kind_of(change) or "", change, SearchCursor(Position(1, seq, seq * 1000), seq))
+        found.add(message_kind(change) or "", change, SearchCursor(Position(1, seq, seq * 1000), seq))
     return [one for _, one in found.messages()]
 
 
@@ -51,7 +51,7 @@ def gathered(*changes: Change) -> list[Message]:
 def test_the_kind_of_a_change_is_a_word_of_the_settings_unless_somebody_wanted_it(
     change: Change, kind: str | None
 ) -> None:
-    assert kind == kind_of(change)
+    assert kind == message_kind(change)
     assert kind is None or kind in TOLD
 
 

@@ -95,10 +95,10 @@ async def daemons(view: Viewed) -> Response:
 
 
 @router.post("/daemons:test")
-async def test_sink(view: Viewed, request: Request) -> Response:
+async def test_sink(view: Viewed) -> Response:
     """Let a daemon send a test message to a sink."""
-    view.demand_operator("the sinks")
-    state, name = view.request.app.state, (await read_form(request)).get("name", "")[:64]
+    state, name = view.request.app.state, (await view.form()).get("name", "")[:64]
+    view.call.demand_all("the sinks")
     answer = await run(partial(Questions(state.link, keys_of(state.settings)).ask, TEST_OF_SINK, name=name))
     return view.done(f"{name}: {answer.get('error') or 'sent'}", "daemons")
 
