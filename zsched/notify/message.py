@@ -138,7 +138,14 @@ class _Group:
         text = in_a_line(f"{func or first.id} {_VERBS[self.kind]}{times}" + (f": {self.reason}" if self.reason else ""))
         details = [f"{one.run_id or one.id} at {iso(place.position.t_us // 1000)}" for one, place in self.first]
         more = self.count - sum(one.count for one, _ in self.first)
-        id = _id_of(namespace, self.kind, func, self.reason, *order_of(self.place), *order_of(last), self.count)
+        id = _id_of(
+            namespace,
+            self.kind,
+            func,
+            self.reason,
+            *(f"{place.position} {place.row}" for place in (self.place, last)),
+            self.count,
+        )
         return Message(
             *(id, self.kind, namespace, text, at, until),
             *(self.count, func, self.reason, (*details, *([f"and {more:,} more"] if more else []))),
