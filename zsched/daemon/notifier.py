@@ -19,6 +19,7 @@ they come when one does. A receiver that refuses a message gets it again and aga
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final
 
 from zsched.archive.body import of_kinds
@@ -232,24 +233,35 @@ class StatusTeller(Teller):
 
 
 class HealthTeller(StatusTeller):
-    """Tells the problems that ``zsched status`` has, if two looks in a row find others than were told."""
+    """
+    Tells the problems that ``zsched status`` has, if two looks in a row find others than were told. Its text has the
+    time, which makes the message's id, ``sent`` or ``unsent``, and their names.
+    """
+
+    needs_archive = False  # a dead archive is a problem, too
 
     def begin(self, seen: str) -> None:
-        serial, _, names = seen.partition(" ")
-        self._serial, self._told = int(serial) if serial.isdecimal() else 0, frozenset(names.split())
-        self._before = self._told
+        at_ms, state, *names = (seen if " " in seen else "0 sent").split(" ")
+        self._at_ms, self._is_sent, self._names = at_ms, state == "sent", frozenset(names)
+        self._before = self._names
 
     def tell(self, term: Term) -> float:
         problems = {one.name: f"{one.text}; {one.remedy}" for one in self.look().verdict.problems}
         names, before = frozenset(problems), self._before
         self._before = names
-        if names != self._told and names == before:
-            message = Message.of_problems(self.sink.namespace, self._serial + 1, self._clock.now_ms(), problems)
+        if self._is_sent and names != self._names and names == before:
+            self._note(term, f"{self._clock.now_ms()} unsent", names)
+        if not self._is_sent:
+            shown = {name: problems.get(name, name) for name in sorted(self._names)}
+            message = Message.of_problems(self.sink.namespace, self._at_ms, self._clock.now_ms(), shown)
             self.sink.send(message)
-            self.note(term, " ".join([str(self._serial + 1), *sorted(names)]))
-            self.begin(self._seen)
+            self._note(term, f"{self._at_ms} sent", self._names)
             self.worked(message.text)
         return _HEALTH_S
+
+    def _note(self, term: Term, head: str, names: Iterable[str]) -> None:
+        self.note(term, " ".join([head, *sorted(names)]))
+        self.begin(self._seen)
 
 
 class PingTeller(StatusTeller):

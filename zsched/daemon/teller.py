@@ -1,6 +1,7 @@
 """
 A teller: a thread of the notifier with one job for one sink, so a slow or broken sink delays neither firing nor other
-sinks. It works while its daemon leads and its archive follows the log. ``notifier`` has the jobs.
+sinks. It works while its daemon leads and, unless it needs none, its archive follows the log. ``notifier`` has the
+jobs.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Surroundings:
 class Teller(Loop):
     """A thread with one job for *sink*, called *name*, in the terms that it is given to ``serve``."""
 
+    needs_archive = True
+
     def __init__(self, name: str, sink: Sink, place: Surroundings) -> None:
         super().__init__(f"notify {name}", self._serve_once, place.failures, clock=place.clock)
         self.name, self.sink, self.place = name, sink, place
@@ -124,7 +127,7 @@ class Teller(Loop):
         return LOOK_S
 
     def _tell_once(self, term: Term) -> float:
-        if not self.place.archiver.is_healthy:
+        if self.needs_archive and not self.place.archiver.is_healthy:
             return LOOK_S
         try:
             pause_s = self.tell(term)

@@ -90,12 +90,12 @@ class Message:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def of_problems(cls, namespace: str, serial: int, now_ms: int, problems: Mapping[str, str]) -> Message:
-        """Return the message that *problems* of ``zsched status``, by name, are all there are now."""
+    def of_problems(cls, namespace: str, key: str, now_ms: int, problems: Mapping[str, str]) -> Message:
+        """Return the message of all *problems* of ``zsched status``, by name. *key*: for its id."""
         text = f"zsched {namespace} is healthy again"
         if problems:
             text = f"zsched {namespace} is not healthy: {next(iter(problems.values()))}"
-        id, at = _id_of(namespace, UNHEALTHY, serial, *problems), iso(now_ms) or ""
+        id, at = _id_of(namespace, UNHEALTHY, key, *problems), iso(now_ms) or ""
         return cls(id, UNHEALTHY, namespace, text, at, at, reason=" ".join(problems), details=tuple(problems.values()))
 
     @classmethod

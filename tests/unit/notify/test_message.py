@@ -90,8 +90,8 @@ def test_the_id_of_a_message_depends_on_its_events_alone() -> None:
 
 
 def test_problems_of_two_times_have_two_ids() -> None:
-    first, second = (Message.of_problems("default", serial, 0, {"late": "it is late"}) for serial in (1, 2))
+    first, second = (Message.of_problems("default", key, 0, {"late": "it is late"}) for key in "12")
 
     assert first.id != second.id
     assert "zsched default is not healthy: it is late" == first.text
-    assert "zsched default is healthy again" == Message.of_problems("default", 3, 0, {}).text
+    assert "zsched default is healthy again" == Message.of_problems("default", "3", 0, {}).text
