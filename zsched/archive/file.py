@@ -240,10 +240,8 @@ def converted(path: Path, corrupt: tuple[int, ...] = _CORRUPT) -> Iterator[None]
 
 def _is_archive(db: sqlite3.Connection, path: Path) -> bool:
     """Return True if *db* is an archive of this version, False if empty. Raises ArchiveForeign, ArchiveCorrupt."""
-    [application], [version] = (
-        db.execute("PRAGMA application_id").fetchone(),
-        db.execute("PRAGMA user_version").fetchone(),
-    )
+    names = "application_id", "user_version"
+    application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     if application == APPLICATION_ID:
         if version < 1:
             raise ArchiveCorrupt(f"archive {path} is of version {version}, which does not exist")

@@ -115,16 +115,9 @@ class Search:
     def _open_runs(self, after: SearchCursor | None) -> SearchPart | None:
         """Return the newest open runs after *after*; None if reading the state takes too long."""
         t_us, key = (_LAST, ("", "")) if after is None else (after.position.t_us, run_key(after.run_id) or ("", ""))
-        until_ms, literal = self._clock.monotonic_ms() + _LOOKED_FOR_OPEN_MS, self._wanted.literal
-        arguments = (
-            self._history.life,
-            t_us,
-            t_us,
-            *key,
-            literal,
-            self._wanted.since_us or 0,
-            self._wanted.until_us or _LAST,
-        )
+        until_ms, wanted = self._clock.monotonic_ms() + _LOOKED_FOR_OPEN_MS, self._wanted
+        since_us, until_us = wanted.since_us or 0, wanted.until_us or _LAST
+        arguments = self._history.life, t_us, t_us, *key, wanted.literal, since_us, until_us
         hits: list[Change] = []
         self._db.set_progress_handler(lambda: self._clock.monotonic_ms() >= until_ms, _OPCODES)
         try:

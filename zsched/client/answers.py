@@ -191,11 +191,8 @@ class Answers:
         if run is None or not run.queue:
             return story
         since_ms, until_ms = run.queued_ms or (run.fired_us or 0) // 1000, run.ended_ms or 0
-        filters: SearchFilters = {
-            "queue": run.queue,
-            "since": from_ms(max(since_ms - _BEFORE_MS, 0)),
-            "until": from_ms(until_ms),
-        }
+        since, until = from_ms(max(since_ms - _BEFORE_MS, 0)), from_ms(until_ms)
+        filters: SearchFilters = {"queue": run.queue, "since": since, "until": until}
         others = self.run_page(self.ended_or_open(None, None, _OTHERS, filters), None)
         begun = sum(
             one.started_ms is not None and since_ms <= one.started_ms <= until_ms for one in others if one.id != run.id

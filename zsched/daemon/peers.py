@@ -204,11 +204,8 @@ class Covering:
             self.looked_at = frozenset()
             return
         recall = self._archive.recall()
-        ours = [
-            one
-            for one in lost - self._covered - self._recovery.covered
-            if recall.number_of(one) and not self._log.contains(one)
-        ]
+        left = lost - self._covered - self._recovery.covered
+        ours = [one for one in left if recall.number_of(one) and not self._log.contains(one)]
         if ours and self._restoring.merged(ours, self._archive.position):
             self._covered |= set(ours)
         self.looked_at = frozenset(lost.difference(ours) | self._covered.intersection(ours))

@@ -100,15 +100,9 @@ class RecordsAttempts(HidesSecrets):
             if number is None:  # somebody deleted the job
                 return
             ended_ms = _ms(job.ended_at) or SystemClock().now_ms()  # RQ sets no end for a stopped one
-            attempt = Attempt(
-                number,
-                self.name,
-                _ms(job.enqueued_at),
-                _ms(job.started_at),
-                ended_ms,
-                next_ms=None if next_s is None else ended_ms + next_s * 1000,
-            )
-            attempt = with_error(attempt, error)
+            next_ms = None if next_s is None else ended_ms + next_s * 1000
+            times_ms = _ms(job.enqueued_at), _ms(job.started_at), ended_ms
+            attempt = with_error(Attempt(number, self.name, *times_ms, next_ms=next_ms), error)
             notes.change(ATTEMPTS_FIELD, lambda there: attempts_text(added(attempts_of(there), attempt)))
         except Exception:
             log.exception("Worker %s: job %s: its attempt was not recorded", self.name, job.id)

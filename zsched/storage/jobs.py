@@ -77,12 +77,8 @@ def _job(reply: bytes) -> JobFacts:
         return job
     packed, _, attempts = job.error.partition(" ")
     traceback = opened_traceback(packed) if packed else ""
-    return job._replace(
-        worker=job.worker[:LONGEST_NAME],
-        error=error_of(traceback),
-        traceback=traceback if "\n" in traceback else "",
-        attempts=attempts,
-    )
+    worker, error, traceback = job.worker[:LONGEST_NAME], error_of(traceback), traceback if "\n" in traceback else ""
+    return job._replace(worker=worker, error=error, traceback=traceback, attempts=attempts)
 
 
 def _job_without_tracebacks(reply: bytes) -> JobFacts:

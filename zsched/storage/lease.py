@@ -101,13 +101,8 @@ class Lease:
             self._server = Server.of(self._wire)
         self._has_tried = True
         started_ms = self._clock.monotonic_ms()
-        reply = self._scripts.call(
-            "acquire",
-            daemon=self._daemon_id,
-            nonce=uuid.uuid4().hex,
-            server_id=self._server.id,
-            lease_ms=self._lease_ms,
-        )
+        own = {"daemon": self._daemon_id, "nonce": uuid.uuid4().hex, "server_id": self._server.id}
+        reply = self._scripts.call("acquire", lease_ms=self._lease_ms, **own)
         if reply[0] == "BUSY":
             return Busy(int(reply[2]), int(reply[1]), started_ms)
         if reply[0] == "OFFSET":

@@ -140,9 +140,7 @@ class Reader:
         commands = [("ZCOUNT", self._keys.due(lane), a, f"({b}") for a, b in pairwise(bounds) for lane in Priority]
         with self._link.wire() as wire:
             counts = wire.execute_all(commands)
-        return [
-            sum(some) for some in zip(*(counts[place :: len(Priority)] for place in range(len(Priority))), strict=True)
-        ]
+        return [sum(counts[at : at + len(Priority)]) for at in range(0, len(counts), len(Priority))]
 
     def paused(self) -> list[str]:
         """Return the ids of paused schedules, sorted."""

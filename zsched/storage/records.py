@@ -128,11 +128,8 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int, calendars: Callable
     options |= read_letters(job.get("zs", ""))
     func, queue = labels.get("func") or job.get("description", ""), job.get("origin", "")
     sound: dict[str, object] = {"rule": spec or not recurring, "progress": version != "", "policy": policy}
-    sound |= {
-        "version": VERSION.fullmatch(version or "-"),
-        "func": len(func) <= LONGEST_PATH,
-        "queue": len(queue) <= LONGEST_NAME,
-    }
+    sound["version"] = VERSION.fullmatch(version or "-")
+    sound |= {"func": len(func) <= LONGEST_PATH, "queue": len(queue) <= LONGEST_NAME}
     options["unreadable"] = tuple(name for name in sound if not sound[name]) + options.get("unreadable", ())
     if spec:
         spec = with_calendars(spec, calendars) if spec.exclude else spec

@@ -63,12 +63,8 @@ class Restoring:
         Raises:
             NotAbsent, OtherDataSet.
         """
-        arguments = {
-            **self._whose(seen),
-            "hold_for_ms": self._hold_for_ms,
-            "reason": self._reason,
-            "if_absent": int(if_absent),
-        }
+        arguments = self._whose(seen) | {"hold_for_ms": self._hold_for_ms, "reason": self._reason}
+        arguments["if_absent"] = int(if_absent)
         command = self._scripts.command(script_of(portion), portion.texts, arguments)
         self._wire.send(*command)
         try:
@@ -92,14 +88,8 @@ class Restoring:
 
     def _whose(self, seen: Position | None) -> dict[str, Any]:
         """Return the common arguments of both scripts."""
-        names = " ".join(self._gens)
-        return {
-            "seen_entry": seen.id if seen else "-",
-            "seen_t": seen.t_us if seen else 0,
-            "archive": self._archive,
-            "names": names,
-            "is_forced": int(self.is_forced),
-        }
+        place = {"seen_entry": seen.id if seen else "-", "seen_t": seen.t_us if seen else 0}
+        return place | {"archive": self._archive, "names": " ".join(self._gens), "is_forced": int(self.is_forced)}
 
 
 def portions(rows: Iterable[Record]) -> Iterator[Portion]:

@@ -186,11 +186,8 @@ class Encoder:
         Raises:
             InvalidSchedule: another program broke one of them.
         """
-        text = {
-            name: shown(value) if isinstance(value, bytes) else value
-            for name, value in job.items()
-            if name not in ("data", "meta")
-        }
+        texts = ((name, value) for name, value in job.items() if name not in ("data", "meta"))
+        text = {name: shown(value) if isinstance(value, bytes) else value for name, value in texts}
         options: dict[str, Any] = {"queue": text.get("origin", "default")}
         name = "timeout"
         try:

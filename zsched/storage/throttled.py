@@ -63,10 +63,7 @@ def held_back(
         if oldest_ms is not None:
             waiting[throttled.queue] += count
             since_ms[throttled.queue] = min(since_ms.get(throttled.queue, oldest_ms), oldest_ms)
-    return [
-        HeldBack(queue, rates.get(queue), waiting[queue], since_ms[queue], blocked.get(queue))
-        for queue in sorted(waiting)
-    ]
+    return [HeldBack(one, rates.get(one), waiting[one], since_ms[one], blocked.get(one)) for one in sorted(waiting)]
 
 
 def _per_second(row: bytes) -> float | None:

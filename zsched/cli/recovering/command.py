@@ -252,11 +252,8 @@ class ManualRecovery:
 
     def _outcome(self, found: HistoryFindings, merge: Merge) -> RecoveryReport:
         overview, is_done = self._reader.overview(), not found.is_nothing_lost or bool(self._difference)
-        waiting = [
-            report
-            for report in overview.archives
-            if report.awaits_people and report.is_recent(overview.now_ms) and report.position not in merge.covered
-        ]
+        recent = (report for report in overview.archives if report.awaits_people and report.is_recent(overview.now_ms))
+        waiting = [report for report in recent if report.position not in merge.covered]
         warnings = [
             f"archive {report.place} waits as well, and may know more: run zsched archive recover --from its file"
             for report in waiting

@@ -154,13 +154,8 @@ def _plan(
     if trigger.spec.skipped:
         by_hand = _skipped(unskipped(trigger), nominal_ms if next_ms is not None else LAST_MS)
         passed = tuple(sorted((*passed, *by_hand), key=lambda one: one.range.first_ms))
-    return Plan(
-        fire_ms,
-        None if fire_ms is None else due_of(trigger, id, fire_ms),
-        passed,
-        next_ms,
-        None if next_ms is None else due_of(trigger, id, next_ms),
-    )
+    due_ms = None if fire_ms is None else due_of(trigger, id, fire_ms)
+    return Plan(fire_ms, due_ms, passed, next_ms, None if next_ms is None else due_of(trigger, id, next_ms))
 
 
 def excluded(trigger: Trigger, after_ms: int, until_ms: int | None) -> tuple[Passed, ...]:

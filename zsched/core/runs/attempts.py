@@ -203,16 +203,9 @@ def _read(value: Any) -> Attempt:
         raise ValueError(f"not a number of an attempt: {number!r}")
     if not all(isinstance(each, str) for each in (worker, error, traceback)):
         raise TypeError("not texts of an attempt")
-    return Attempt(
-        number,
-        in_a_line(worker),
-        counted(queued_ms),
-        counted(started_ms),
-        counted(ended_ms),
-        in_a_line(error, _LONGEST_ERROR),
-        counted(next_ms),
-        last_lines(traceback),
-    )
+    queued_ms, started_ms, ended_ms, next_ms = map(counted, (queued_ms, started_ms, ended_ms, next_ms))
+    error, traceback = in_a_line(error, _LONGEST_ERROR), last_lines(traceback)
+    return Attempt(number, in_a_line(worker), queued_ms, started_ms, ended_ms, error, next_ms, traceback)
 
 
 def counted(value: object, most: int = LAST_MS) -> int | None:

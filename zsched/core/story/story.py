@@ -79,13 +79,10 @@ class Story:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the story for JSON: the text for people, and the unchanged changes."""
-        others = {
-            "known": self.is_known,
-            "story": [{"at": iso(at_ms), "text": text} for at_ms, text in self.lines],
-            "changes": [change.shown() for change in self.changes],
-        }
+        lines = [{"at": iso(at_ms), "text": text} for at_ms, text in self.lines]
+        changes = [change.shown() for change in self.changes]
         names = "id", "name", "known", "verdict", "created_by", "changed_by", "story", "changes", "source"
-        return json_of(self, *names, **others)
+        return json_of(self, *names, known=self.is_known, story=lines, changes=changes)
 
 
 def tell(
