@@ -283,7 +283,8 @@ def test_monitors_of_healthchecks_are_made_with_the_schedule_and_removed_with_it
     notified: Notified, receiver: Receiver, client: Client, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     def answer(request: Request) -> tuple[int, bytes]:
-        return 200, json.dumps({"ping_url": f"{receiver.url}/ping/uuid-1"}).encode()
+        check = {"ping_url": f"{receiver.url}/ping/uuid-1"}
+        return 200, json.dumps({"checks": [check]} if request.method == "GET" else check).encode()
 
     receiver.answer, key = answer, tmp_path / "key"
     key.write_text("api-key")

@@ -40,7 +40,7 @@ from zsched.daemon.teller import LogTeller, Surroundings, Teller, place_in
 from zsched.health.facts import Finding
 from zsched.health.status import StatusView, looking
 from zsched.notify.message import UNHEALTHY, Gathered, Message, message_kind, order_of, searched_for
-from zsched.notify.monitors import Monitor, Monitors, monitor_of, monitors_of
+from zsched.notify.monitors import monitor_of, monitors_of
 from zsched.notify.sinks import Ping, Sink, SinkFailed, sinks_of
 from zsched.storage.connection import Link
 from zsched.storage.lease import Term
@@ -166,14 +166,12 @@ class MonitorTeller(LogTeller):
     each of its runs.
     """
 
-    def __init__(self, name: str, sink: Sink, place: Surroundings, monitors: Monitors) -> None:
+    def __init__(self, name: str, sink: Sink, place: Surroundings) -> None:
         super().__init__(name, sink, place)
-        self._monitors = monitors
-        self._known = dict[str, Monitor | None]()  # by schedule
+        self._monitors = monitors_of(sink)
 
     def begin(self, seen: str) -> None:
         self._behind, self._read_n, self._archive = place_in(seen), None, ""
-        self._known.clear()
 
     def tell(self, term: Term) -> float:
         if (now_us := self.place.archived_us()) is None:
@@ -204,24 +202,17 @@ class MonitorTeller(LogTeller):
             mine = facets_before(history, change, n) if mine == NO_FACETS else mine
             if not (mine.is_rule and self.sink.wants(mine)):
                 continue
-            if change.what is not What.RUN_ENDED:
-                self._known.pop(change.id, None)
             if change.what in _ENDS:
                 self._monitors.remove(change.id)
-            elif (monitor := self._monitor(change.id)) is not None and change.what is What.RUN_ENDED:
-                run = run_that_ended(change)
-                self._monitors.check_in(monitor, run)
-                self.worked(f"{run.id} {run.status.value}")
-
-    def _monitor(self, id: str) -> Monitor | None:
-        """Return the monitor of schedule *id*, which is made if it is not known; None if it has none."""
-        if id not in self._known:
-            schedule = self.place.reader.find(id)
+                continue
+            schedule = self.place.reader.find(change.id)
             monitor = None if schedule is None else monitor_of(schedule, self.sink.namespace)
             if monitor is not None:
                 self._monitors.put(monitor)
-            self._known[id] = monitor
-        return self._known[id]
+                if change.what is What.RUN_ENDED:
+                    run = run_that_ended(change)
+                    self._monitors.check_in(monitor, run)
+                    self.worked(f"{run.id} {run.status.value}")
 
 
 class StatusTeller(Teller):
@@ -313,7 +304,7 @@ class Notifier:
             self._tellers += [EventTeller(sink.name, sink, place)] if events else []
             self._tellers += [HealthTeller(f"{sink.name}.health", sink, place)] if UNHEALTHY in sink.on else []
             if "monitors" in sink.given:
-                self._tellers.append(MonitorTeller(f"{sink.name}.monitors", sink, place, monitors_of(sink)))
+                self._tellers.append(MonitorTeller(f"{sink.name}.monitors", sink, place))
             self._tellers += [PingTeller(sink.name, sink, place)] if isinstance(sink, Ping) else []
 
     def start(self) -> None:

@@ -10,7 +10,7 @@ sent again, also by another daemon, has the same id.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
@@ -61,10 +61,9 @@ def message_kind(change: Change) -> str | None:
     return _OF_SKIPS.get(change.why, kind) if change.what is What.SKIPPED else kind
 
 
-def searched_for(kinds: Iterable[str]) -> tuple[frozenset[What], frozenset[RunStatus]]:
+def searched_for(kinds: Collection[str]) -> tuple[frozenset[What], frozenset[RunStatus]]:
     """Return the changes and the statuses of runs among which those of *kinds* are."""
-    wanted = set(kinds)
-    wanted |= {"skipped"} & wanted or ({"skipped"} if "missed" in wanted else set())
+    wanted = {*kinds, *(("skipped",) if "missed" in kinds else ())}
     whats = frozenset(what for what, kind in _OF_CHANGES.items() if kind in wanted)
     return whats, frozenset(status for status, kind in _OF_ENDS.items() if kind in wanted)
 
@@ -138,14 +137,8 @@ class _Group:
         text = in_a_line(f"{func or first.id} {_VERBS[self.kind]}{times}" + (f": {self.reason}" if self.reason else ""))
         details = [f"{one.run_id or one.id} at {iso(place.position.t_us // 1000)}" for one, place in self.first]
         more = self.count - sum(one.count for one, _ in self.first)
-        id = _id_of(
-            namespace,
-            self.kind,
-            func,
-            self.reason,
-            *(f"{place.position} {place.row}" for place in (self.place, last)),
-            self.count,
-        )
+        places = (f"{place.position} {place.row}" for place in (self.place, last))
+        id = _id_of(namespace, self.kind, func, self.reason, *places, self.count)
         return Message(
             *(id, self.kind, namespace, text, at, until),
             *(self.count, func, self.reason, (*details, *([f"and {more:,} more"] if more else []))),

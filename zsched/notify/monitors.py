@@ -110,22 +110,24 @@ class HealthchecksMonitors:
     """*api*: the address of healthchecks; the key of its API is the secret."""
 
     def __init__(self, sink: HttpSink, api: str) -> None:
-        self._sink, self._api, self._pings = sink, f"{api.rstrip('/')}/api/v3/checks/", dict[str, str]()
+        self._sink, self._api = sink, f"{api.rstrip('/')}/api/v3/checks/"
+        self._made = dict[str, tuple[Monitor, str]]()  # by schedule: the last one that was put, and where it is pinged
 
     def put(self, monitor: Monitor) -> None:
+        if monitor.id in self._made and self._made[monitor.id][0] == monitor:
+            return
         when = {"schedule": monitor.cron, "tz": monitor.tz} if monitor.cron else {"timeout": monitor.every_s}
         more = {"grace": _MARGIN_S + monitor.longest_s, "tags": "zsched", "unique": ["slug"]}
         made = self._ask("POST", "", {"name": monitor.id, "slug": monitor.slug, **when, **more})
-        self._pings[monitor.id] = str(made.json()["ping_url"])
+        self._made[monitor.id] = monitor, str(made.json()["ping_url"])
 
     def check_in(self, monitor: Monitor, run: Run) -> None:
-        url = self._pings[monitor.id] + ("" if run.status is RunStatus.SUCCEEDED else "/fail")
+        url = self._made[monitor.id][1] + ("" if run.status is RunStatus.SUCCEEDED else "/fail")
         self._sink.ask("POST", url, run.error.encode())
 
     def remove(self, id: str) -> None:
-        ping = self._pings.pop(id, None)
-        slug = slug_of(self._sink.namespace, id)
-        for check in [{"ping_url": ping}] if ping else self._ask("GET", f"?slug={slug}").json()["checks"]:
+        self._made.pop(id, None)
+        for check in self._ask("GET", f"?slug={slug_of(self._sink.namespace, id)}").json()["checks"]:
             self._ask("DELETE", str(check["ping_url"]).rpartition("/")[2])
 
     def _ask(self, method: str, path: str, value: Mapping[str, Any] | None = None) -> httpx.Response:
