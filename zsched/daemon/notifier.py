@@ -111,7 +111,7 @@ class EventTeller(LogTeller):
         if (now_us := self.place.archived_us()) is None:
             return False
         stop_ms = self._clock.monotonic_ms() + _PART_MS
-        with History(self.place.path) as history:
+        with self.place.history() as history:
             n = self.first_number(history, self._behind, now_us)
             end_n, size = history.last_n, _SMALLEST
             if self._until is not None:
@@ -176,7 +176,7 @@ class MonitorTeller(LogTeller):
     def tell(self, term: Term) -> float:
         if (now_us := self.place.archived_us()) is None:
             return teller.LOOK_S
-        with History(self.place.path) as history:
+        with self.place.history() as history:
             n, end = self.first_number(history, self._behind, now_us), history.position
             query = f"SELECT n FROM entry WHERE n > ? AND {of_kinds(kinds_telling(*_OF_MONITORS))} ORDER BY n LIMIT ?"
             numbers = [n for (n,) in history.db.execute(query, (n, _MANY))]

@@ -6,7 +6,7 @@ jobs.
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final
 
 from zsched.archive.history import History
@@ -36,28 +36,25 @@ _ARCHIVED_S: Final = 1.0  # for the archive to have the log of now
 _LONGEST_S: Final = 30.0  # between two attempts to send
 
 
+@dataclass
 class Surroundings:
     """What the tellers of an archivist share."""
 
-    def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
-        self.keys, self.link, self.clock, self.archiver, self.failures = (
-            keys_of(settings),
-            link,
-            clock,
-            archiver,
-            failures,
-        )
-        self.scripts, self._log = Scripts(link, self.keys), Log(link, self.keys)
-        self.settings = settings
-        self._known = list[Known]()
-        self.reader = Reader(link, self.keys, Encoder(settings.rq.serializer))
+    settings: Settings
+    link: Link
+    clock: Clock
+    archiver: Archiver
+    failures: Failures
 
-    @property
-    def path(self) -> Path:
-        """The file of the archive, which is open."""
-        path = self.archiver.path
-        assert path is not None  # it is healthy
-        return path
+    def __post_init__(self) -> None:
+        self.keys, self._known = keys_of(self.settings), list[Known]()
+        self.scripts, self._log = Scripts(self.link, self.keys), Log(self.link, self.keys)
+        self.reader = Reader(self.link, self.keys, Encoder(self.settings.rq.serializer))
+
+    def history(self) -> History:
+        """Return a reader of the archive, which is healthy."""
+        assert self.archiver.path is not None
+        return History(self.archiver.path)
 
     def archived_us(self) -> int | None:
         """Return the server's time, up to which the archive has the log; None if it is behind."""
