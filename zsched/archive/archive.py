@@ -204,7 +204,7 @@ class Archive:
         old, self._life, self._boot_n = self._life, self._fold.life, None
         with converted(self.path):
             self._unset("boot_n")
-            self._db.execute("DELETE FROM live WHERE life <= ?", (old,))
+            live.delete_states(self._db, "life <= ?", old)
             self._set(life=self._life)
         unknown, unreadable = self._before  # of the deleted state
         self.unknown_entries -= unknown
@@ -225,7 +225,7 @@ class Archive:
             recount(self._db, self._suffix, int(self._boot_n or 0)).flush(-1)
             for table in ("entry", "argument", "touch", "facet", "posting", "label"):
                 self._db.execute(f"DELETE FROM {table} WHERE n > ?", (self._boot_n,))
-            self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
+            live.delete_states(self._db, "life > ?", self._life)
             self._unset("boot_n")
             self._commit()
             self._n = last_n(self._db)

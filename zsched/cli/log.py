@@ -161,6 +161,7 @@ _TEXTS: Final = {
     What.COALESCED: "left out {} in favour of later ones",
     What.EXCLUDED: "left out {} at excluded times",
     What.UNKNOWN: "decided {} in an unknown way",
+    What.DEADLINE_MISSED: "{} missed their deadlines",
     What.DUPLICATE: "did not push {} again that were there already",
     What.RUN_AGAIN: "pushed {} again after their workers died",
     What.STOPPING: "asked the workers of {} to stop them",
@@ -170,7 +171,9 @@ _TEXTS: Final = {
     What.RAN_AGAIN: "found {} that ran again after they were over",
     What.RUN_ENDED: "{} ended",
 }
-_OF_OCCURRENCES: Final = frozenset({*LEFT_OUT, What.EXCLUDED, What.SKIP_ASKED, What.SKIP_TAKEN_BACK, What.UNKNOWN})
+_OF_OCCURRENCES: Final = frozenset(
+    {*LEFT_OUT, What.DEADLINE_MISSED, What.EXCLUDED, What.SKIP_ASKED, What.SKIP_TAKEN_BACK, What.UNKNOWN}
+)
 _WITH_RUNS: Final = PUSHES | OF_RUNS | {What.DUPLICATE}
 _ENDS: Final = {
     RunStatus.SUCCEEDED.value: "{} succeeded",

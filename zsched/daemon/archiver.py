@@ -63,7 +63,8 @@ class Archiver:
     ``stop``.
 
     Any thread may read ``position`` and ``is_healthy``, and set ``daemon``, the facts and troubles of its daemon for
-    the reports, ``leads``, whether that daemon leads, and ``audit``, the result of the last audit.
+    the reports, ``leads``, whether that daemon leads, and the results of the leader's last audit (``audit``) and of its
+    watch over deadlines (``at_risk``).
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Archiver:
         self._loop = Loop("archiver", self._keep_over, self._failures, retry_s=retry_s, finishes=True)
         self.moved = threading.Condition()  # notified when the position moved
         self.audit: dict[str, Any] | None = None
+        self.at_risk = list[tuple[str, int, int]]()
 
     @property
     def path(self) -> Path | None:
@@ -291,6 +293,7 @@ class Archiver:
             "awaits_people": follower is not None and follower.awaits_people,
             "looked_at": [] if follower is None else sorted(map(str, follower.covering.looked_at)),
             "audit": self.audit,
+            "at_risk": self.at_risk,
             "leads": self.leads,
             "memory": resident_bytes(os.getpid(), self.daemon.get("pid") or 0),
             "ahead_ms": self._ahead_ms,

@@ -32,6 +32,7 @@ class What(Enum):
     COALESCED = "coalesced"  # occurrences were left out in favour of a later one
     EXCLUDED = "excluded"  # occurrences at times that the schedule excludes: ``why`` is what excludes them
     DUPLICATE = "duplicate"  # its run existed already: not pushed again
+    DEADLINE_MISSED = "deadline_missed"  # no run of an occurrence had succeeded by its deadline: ``why`` is its state
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"  # it cannot be planned or pushed; the reason is recorded
     ENDED = "ended"  # its rule gives no more occurrences
@@ -82,6 +83,7 @@ class Outcome(Enum):
     COALESCED = "coalesced", What.COALESCED, "", "in favour of a later occurrence", "warning", "runs_coalesced"
     EXCLUDED = "excluded", What.EXCLUDED, "", "", "debug", "occurrences_excluded"
     DUPLICATE = "duplicate", What.DUPLICATE, "", "its run existed already", "warning", "duplicate_suppressed"
+    LATE = "late", What.DEADLINE_MISSED, "", "", "error", "deadline_missed"
     CANCELLED = "cancelled", What.CANCELLED, "", "", "info", "run_cancelled"
     QUARANTINED = "quarantined", What.QUARANTINED, "", "a broken template or queue", "error", "schedule_quarantined"
 
