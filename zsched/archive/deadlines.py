@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from zsched.archive import live
 from zsched.archive.history import History
 from zsched.core.entry import text
 from zsched.core.log.rows import OneShotsLeft, OneShotsPut, RunsOver
@@ -68,6 +69,26 @@ def deadlines_of(history: History, since_ms: int, until_ms: int, most: int) -> l
     """Return the first *most* deadlines from *since_ms* to *until_ms* that are not settled."""
     query = "SELECT id, run, at / 1000, tz FROM deadline WHERE life = ? AND at >= ? AND at <= ? ORDER BY at LIMIT ?"
     return [Deadline(*row) for row in history.db.execute(query, (history.life, since_ms * 1000, until_ms * 1000, most))]
+
+
+def carry(db: sqlite3.Connection, life: int) -> None:
+    """Copy the deadlines of state *life* into the next one, which a bootstrap builds: Redis does not have all of it."""
+    columns = "id, run, at, done_by, tz, n, row"
+    db.execute(f"INSERT INTO deadline SELECT life + 1, {columns} FROM deadline WHERE life = ? AND at > 0", (life,))
+
+
+def end_state(db: sqlite3.Connection, life: int, run_suffix: str) -> None:
+    """
+    Delete state *life* after a bootstrap of the next one, and there the deadlines of occurrences that waited or ran in
+    the old state, and do not any more: this history does not know why.
+    """
+    is_live = (
+        "EXISTS (SELECT 1 FROM live WHERE live.life = ?{} AND live.id = deadline.id"
+        " AND (live.run = deadline.run OR live.run = '' AND live.nominal || ?3 = deadline.run))"
+    )
+    gone = f"{is_live.format(1)} AND NOT {is_live.format(2)}"
+    db.execute(f"DELETE FROM deadline WHERE life = ?2 AND at > 0 AND {gone}", (life, life + 1, run_suffix))
+    live.delete_states(db, "life <= ?", life)
 
 
 class DeadlineWriter:

@@ -33,14 +33,14 @@ from zsched.core.runs.cells import lasting
 from zsched.core.runs.run import Run, RunStatus, of_job
 from zsched.core.story.sentences import sentence, state_text
 from zsched.core.story.story import of_run
-from zsched.core.wording import rough_duration
+from zsched.core.wording import plural, rough_duration
 from zsched.daemon.archiver import Archiver
 from zsched.storage.connection import Wire
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
-from zsched.storage.meta import server_now_ms
+from zsched.storage.meta import server_now_ms, throttled_sets
 from zsched.storage.scripts import Scripts
 
 log = structlog.get_logger(__name__)
@@ -93,17 +93,16 @@ class DeadlineWatch:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
         """
         path, now_ms, position = self._archiver.path, server_now_ms(self._wire, self._keys), self._archiver.position
-        if path is None or (position == self._seen and now_ms < min(self._next_ms, self._risks_ms)):
-            return False
-        with History(path) as history:
-            coming = deadlines_of(history, 0, LAST_MS, 1)
-        has_more = bool(coming) and coming[0].at_ms <= now_ms and self._log_missed(term, path, now_ms)
-        if now_ms >= self._risks_ms:
-            self._risks_ms = now_ms + _RISKS_MS
-            self._archiver.at_risk = self._at_risk(path, now_ms)
-        self._seen, self._next_ms = position, coming[0].at_ms if coming else now_ms + _RISKS_MS
-        left_ms = self._next_ms - now_ms
-        self.every_ms = _AGAIN_MS if left_ms <= 0 else min(_EVERY_MS, left_ms)
+        has_more = False
+        if path is not None and (position != self._seen or now_ms >= min(self._next_ms, self._risks_ms)):
+            with History(path) as history:
+                coming = deadlines_of(history, 0, LAST_MS, 1)
+            self._seen, self._next_ms = position, coming[0].at_ms if coming else LAST_MS
+            has_more = self._next_ms <= now_ms and self._log_missed(term, path, now_ms)
+            if now_ms >= self._risks_ms:
+                self._risks_ms = now_ms + _RISKS_MS
+                self._archiver.at_risk = self._at_risk(path, now_ms) if coming else []
+        self.every_ms = _AGAIN_MS if self._next_ms <= now_ms else min(_EVERY_MS, self._next_ms - now_ms)
         return has_more
 
     def _log_missed(self, term: Term, path: Path, now_ms: int) -> bool:
@@ -117,9 +116,12 @@ class DeadlineWatch:
                 return False
             due = deadlines_of(history, 0, now_ms, _AT_ONCE)
             missed = [one for each in due if (one := self._missed(history, each, now_ms)) is not None]
+        if not missed:
+            return False
         words = ((one.run_id, f"{one.at_ms} {one.is_pushed:d}", one.state) for one in missed)
-        rows, seen = list(chain.from_iterable(words)), text(logged or b"")
-        if rows and self._scripts.call("deadline", seen=seen, rows=rows, **term.fence)[1]:
+        as_of = {"seen_entry": history.position.id, "seen_t": history.position.t_us, "logged": text(logged or b"")}
+        reply = self._scripts.call("deadline", rows=list(chain.from_iterable(words)), **as_of, **term.fence)
+        if reply[0] != "LOST" and reply[1]:  # LOST: the archive will notice the loss and restore Redis first
             for one in missed:
                 log.error("deadline_missed", run_id=one.run_id, deadline_ms=one.at_ms, state=one.state)
         return len(missed) == _AT_ONCE
@@ -135,14 +137,21 @@ class DeadlineWatch:
             return None
         runs = runs or [run_that_ended(one) for one in changes if one.what is What.RUN_ENDED]
         is_pushed = bool(runs) or any(map(is_push, changes))
-        why = next((one for one in reversed(changes) if one.what in (*LEFT_OUT, What.QUARANTINED)), None)
         if runs:
             state = self._state(runs[-1], due, now_ms)
-        elif is_pushed:
-            state = "was pushed, and RQ has no job of it"
         else:
-            state = "never fired" + ("" if why is None else f": {sentence(why, due.tz)}")
+            state = "was pushed, and RQ has no job of it" if is_pushed else f"never fired{self._reason(due, changes)}"
         return MissedDeadline(due.run_id, due.at_ms, is_pushed, state)
+
+    def _reason(self, due: Deadline, changes: Sequence[Change]) -> str:
+        """Return the reason why an occurrence did not fire, behind a colon; '' if none is known."""
+        for one in reversed(changes):
+            if one.what in (*LEFT_OUT, What.QUARANTINED):
+                return f": {sentence(one, due.tz)}"
+        for place in throttled_sets(self._wire, self._keys):
+            if self._wire.execute("ZSCORE", place.key(self._keys), due.id) is not None:
+                return f": held back with queue {place.queue}"
+        return ""
 
     def _state(self, run: Run, due: Deadline, now_ms: int) -> str:
         retry = "" if run.id == due.run_id else f"was retried by {run.id}, which "
@@ -154,7 +163,7 @@ class DeadlineWatch:
         if run.status is RunStatus.QUEUED and run.queue and not run.limit:
             queue = self._keys.rq.queue(run.queue)
             ahead = self._wire.execute("LPOS", queue, run.id, "MAXLEN", _MOST_AHEAD)
-        behind = "" if ahead is None else f", behind {ahead:,} others in queue {run.queue}"
+        behind = "" if not ahead else f", behind {plural(ahead, 'other')} in queue {run.queue}"
         slot = f", for a slot of RQ's limit {run.limit}" if run.limit else ""
         return f"{retry}is {lasting(run, now_ms)}{behind}{slot}"
 

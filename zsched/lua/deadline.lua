@@ -2,16 +2,18 @@
 --
 -- KEYS   lease meta log
 -- ARGV   @term
---        seen            meta.deadline: the id of the last entry of this kind, which the caller's archive has; '' for none
+--        seen_entry seen_t            id and t of the last entry in the caller's archive
+--        logged          meta.deadline, the id of the last entry of this kind, which that archive has; '' for none
 --        ...             per occurrence: id of the run that it has or would have, "<deadline ms> <1 if it was pushed,
 --                        else 0>", and its state
--- RETURNS  OK, now ms, number of entries  |  STALE  |  SERVER
+-- RETURNS  OK, now ms, number of entries  |  STALE  |  SERVER  |  LOST
 -- LOGS   deadline: rows = run id, "<deadline ms> <1 if it was pushed, else 0>", state
 -- include lib/fence.lua
+-- include lib/same_history.lua
 -- include lib/rows.lua
 
 local rows = {}
-if (redis.call('HGET', meta_key, 'deadline') or '') == seen then
+if (redis.call('HGET', meta_key, 'deadline') or '') == logged then
   for i = ROWS, #ARGV, 3 do
     add_row(rows, ARGV[i], ARGV[i + 1], ARGV[i + 2])
   end

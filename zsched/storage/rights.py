@@ -84,7 +84,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
     Role.DAEMON: (
         "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpos lpush lrange memory|usage "
         "pexpire pttl rpush scard script|load smembers sscan subscribe time type xlen xrange xread xrevrange zcard "
-        "zcount zrandmember zrange zrangebyscore zrem zremrangebyscore zscan"
+        "zcount zrandmember zrange zrangebyscore zrem zremrangebyscore zscan zscore"
     ),
     # Of RQ's worker, read from its sources, 2.8 to 3.0; without CLIENT LIST, which it can do without. EVAL: run.note.
     # Only RQ 3: CLIENT INFO, which shows only the own connection, and ZPOPMIN and ZCOUNT, for rate limits. TIME is for
