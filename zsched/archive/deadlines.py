@@ -4,7 +4,7 @@ Deadlines of a state: which occurrences have to have succeeded by when, until on
 A recurring schedule with ``done_by`` has a row with run '' and without a time. Each occurrence of a schedule that
 waits, is open, or failed has a row with its deadline; the run is the one that it has or would have. So a fire changes
 nothing here. An occurrence that is left out, cancelled or paused before its deadline has none any more; after it, the
-deadline was missed all the same. An occurrence whose deadline had passed when it came into this state gets no row:
+deadline was missed nevertheless. An occurrence whose deadline had passed when it came into this state gets no row:
 another archive has logged it, or it was put too late.
 """
 
@@ -14,7 +14,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from zsched.archive import live
 from zsched.archive.history import History
@@ -26,9 +26,11 @@ from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of
 from zsched.core.triggers.done_by import deadline_ms
 from zsched.errors import InvalidSchedule
 
+# A schedule's option, its zone, and the place of its record: the number of an entry, and the row.
+DoneBy = tuple[str, str, int, int]
 _DONE_BY: Final = b"zs_done_by"
+_EXPECTED: Final = frozenset({Place.DUE, Place.PAUSED, Place.QUARANTINE, Place.OPEN})  # with an occurrence
 _RERUN: Final = re.compile(r"-r\d+$")  # of an extra run, behind the run that it repeats
-_SETTLE: Final = (RunStatus.SUCCEEDED, RunStatus.CANCELLED)
 _OF: Final = "FROM deadline WHERE life = ? AND id = ? AND run = ?"
 _OPTION: Final = (
     "SELECT done_by, tz, n, row FROM deadline WHERE life = ? AND id = ? AND run IN ('', ?) ORDER BY run LIMIT 1"
@@ -37,44 +39,27 @@ _SUSPEND: Final = "UPDATE deadline SET at = NULL WHERE life = ? AND id = ? AND r
 _EXPECT: Final = "INSERT OR IGNORE INTO deadline VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class DoneBy(NamedTuple):
-    """A schedule's option ``done_by``, its zone, and the place of its record: the number of an entry, and the row."""
-
-    done_by: str
-    tz: str
-    n: int
-    row: int
-
-
-class Deadline(NamedTuple):
-    """The deadline of an occurrence: of the *run* that it has or would have, of schedule *id* in zone *tz*."""
+class OpenDeadline(NamedTuple):
+    """A deadline of an occurrence of schedule *id* in zone *tz*. ``run_id``: the run that it has or would have."""
 
     id: str
-    run: str
+    run_id: str
+    nominal_ms: int
     at_ms: int
     tz: str
 
-    @property
-    def run_id(self) -> str:
-        """The id of that run."""
-        return run_id_of(self.id, self.run)
 
-    @property
-    def nominal_ms(self) -> int:
-        """The nominal time of the occurrence."""
-        return nominal_ms_of(self.run) or 0
-
-
-def deadlines_of(history: History, since_ms: int, until_ms: int, most: int) -> list[Deadline]:
+def deadlines_of(history: History, since_ms: int, until_ms: int, most: int) -> list[OpenDeadline]:
     """Return the first *most* deadlines from *since_ms* to *until_ms* that are not settled."""
     query = "SELECT id, run, at / 1000, tz FROM deadline WHERE life = ? AND at >= ? AND at <= ? ORDER BY at LIMIT ?"
-    return [Deadline(*row) for row in history.db.execute(query, (history.life, since_ms * 1000, until_ms * 1000, most))]
+    rows = history.db.execute(query, (history.life, since_ms * 1000, until_ms * 1000, most))
+    return [OpenDeadline(id, run_id_of(id, run), nominal_ms_of(run) or 0, at_ms, tz) for id, run, at_ms, tz in rows]
 
 
 def carry(db: sqlite3.Connection, life: int) -> None:
     """Copy the deadlines of state *life* into the next one, which a bootstrap builds: Redis does not have all of it."""
-    columns = "id, run, at, done_by, tz, n, row"
-    db.execute(f"INSERT INTO deadline SELECT life + 1, {columns} FROM deadline WHERE life = ? AND at > 0", (life,))
+    kept = "id, run, at, done_by, tz, n, row FROM deadline WHERE life = ? AND at > 0"
+    db.execute(f"INSERT INTO deadline SELECT life + 1, {kept}", (life,))
 
 
 def end_state(db: sqlite3.Connection, life: int, run_suffix: str) -> None:
@@ -114,13 +99,12 @@ class DeadlineWriter:
             return
         job, own = record.job_fields(), record.own_fields()
         zone = own.get(b"tz") or job.get(b"zs_tz") or b"UTC"
-        option = DoneBy(text(job[_DONE_BY]), text(zone), record.n, record.row)
+        option = text(job[_DONE_BY]), text(zone), record.n, record.row
         if record.is_schedule and not record.run and record.id:
             self._db.execute(_EXPECT, (self._life, record.id, "", None, *option))
             self.has_some = True
-        if keys is None:
-            keys = self._key_of(record, record.nominal_ms) if record.place in _EXPECTED else ()
-        self._expect(keys, option, t_us, is_paused=record.place is Place.PAUSED)
+        found = self._key_of(record, record.nominal_ms) if record.place in _EXPECTED else []
+        self._expect(found if keys is None else keys, option, t_us, is_paused=record.place is Place.PAUSED)
 
     def move(self, schedule: Record, nominal_ms: int | None, t_us: int, pushed: Sequence[RunKey] = ()) -> None:
         """
@@ -133,7 +117,7 @@ class DeadlineWriter:
             self.let_go((key for key in before if key not in pushed), t_us)
             if found is not None:
                 keys = [*pushed, *self._key_of(schedule, nominal_ms)]
-                self._expect(keys, DoneBy(*found), t_us, is_paused=schedule.place is Place.PAUSED)
+                self._expect(keys, found, t_us, is_paused=schedule.place is Place.PAUSED)
 
     def pause(self, schedule: Record, t_us: int) -> None:
         """Suspend the deadline of the waiting occurrence, unless it had passed."""
@@ -157,7 +141,7 @@ class DeadlineWriter:
             self.let_go(row.at, t_us)
             return
         for (id, run), (status, facts) in zip(row.at, row.ended, strict=True) if self.has_some else ():
-            if status in _SETTLE:
+            if status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
                 ended_ms = ended_run(run_id_of(id, run), status, facts, t_us // 1000).ended_ms
                 until_us = t_us if ended_ms is None else min(ended_ms * 1000 - 1, t_us)
                 self.let_go([(id, _RERUN.sub("", run))], until_us)
@@ -169,14 +153,13 @@ class DeadlineWriter:
     def source(self, id: str, nominal_ms: int | None) -> tuple[int, int] | None:
         """Return the place of the record of an occurrence."""
         query, run = f"SELECT n, row {_OF}", f"{nominal_ms}{self._suffix}"
-        found: tuple[int, int] | None = self._db.execute(query, (self._life, id, run)).fetchone()
-        return found
+        return cast("tuple[int, int] | None", self._db.execute(query, (self._life, id, run)).fetchone())
 
     def _expect(self, keys: Iterable[RunKey], option: DoneBy, t_us: int, *, is_paused: bool) -> None:
         rows = []
         for id, run in keys:
             with suppress(InvalidSchedule, ValueError):  # a text of another program, or a zone that this machine lacks
-                at_us = deadline_ms(option.done_by, option.tz, nominal_ms_of(run) or 0) * 1000
+                at_us = deadline_ms(option[0], option[1], nominal_ms_of(run) or 0) * 1000
                 if at_us > t_us:
                     rows.append((self._life, id, run, None if is_paused else at_us, *option))
         self.has_some = self.has_some or bool(rows)
@@ -186,8 +169,3 @@ class DeadlineWriter:
         """Return the key of the occurrence of a run, of a one-shot, or of *nominal_ms* of a recurring schedule."""
         run = record.run or ("" if nominal_ms is None else f"{nominal_ms}{self._suffix}")
         return [(record.id, run)] if run and not _RERUN.search(run) else []
-
-
-_EXPECTED: Final = frozenset(
-    {Place.DUE, Place.PAUSED, Place.QUARANTINE, Place.OPEN}
-)  # of these, an occurrence waits or runs

@@ -171,9 +171,7 @@ _TEXTS: Final = {
     What.RAN_AGAIN: "found {} that ran again after they were over",
     What.RUN_ENDED: "{} ended",
 }
-_OF_OCCURRENCES: Final = frozenset(
-    {*LEFT_OUT, What.DEADLINE_MISSED, What.EXCLUDED, What.SKIP_ASKED, What.SKIP_TAKEN_BACK, What.UNKNOWN}
-)
+_OF_OCCURRENCES: Final = frozenset({*LEFT_OUT, What.EXCLUDED, What.SKIP_ASKED, What.SKIP_TAKEN_BACK, What.UNKNOWN})
 _WITH_RUNS: Final = PUSHES | OF_RUNS | {What.DUPLICATE}
 _ENDS: Final = {
     RunStatus.SUCCEEDED.value: "{} succeeded",

@@ -17,12 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import structlog
+from typing import Final
 
 from zsched.archive import History
-from zsched.archive.deadlines import Deadline, deadlines_of
+from zsched.archive.deadlines import OpenDeadline, deadlines_of
 from zsched.archive.schema import first_since
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Position, text
@@ -43,8 +41,6 @@ from zsched.storage.log import Log
 from zsched.storage.meta import server_now_ms, throttled_sets
 from zsched.storage.scripts import Scripts
 
-log = structlog.get_logger(__name__)
-
 _EVERY_MS: Final = 500.0  # between two looks for new deadlines
 _AGAIN_MS: Final = 100.0  # while ends of runs are about to be logged
 _CATCH_UP_S: Final = 1.0  # wait until the archive has the log's last entry
@@ -54,17 +50,6 @@ _AMONG: Final = 200  # entries of a schedule, among which its last runs are sear
 _LAST: Final = 20  # runs, of which the 95th percentile counts
 _LEAST: Final = 5  # runs: fewer say nothing
 _MOST_AHEAD: Final = 10_000  # characters of the list in front of a run: the search takes 0.45 ms (measured)
-
-
-class MissedDeadline(NamedTuple):
-    """
-    The run that an occurrence has, or would have, its deadline, whether it was pushed, and its state for people.
-    """
-
-    run_id: str
-    at_ms: int
-    is_pushed: bool
-    state: str
 
 
 class DeadlineWatch:
@@ -108,42 +93,33 @@ class DeadlineWatch:
     def _log_missed(self, term: Term, path: Path, now_ms: int) -> bool:
         """Log what is due, as soon as the archive has all of the log; return whether there may be more."""
         logged, last = self._wire.execute("HGET", self._keys.meta(), "deadline"), self._log.last()
-        if last is None:
-            return False
-        self._archiver.wait_until(last.position, _CATCH_UP_S)
+        self._archiver.wait_until(last and last.position, _CATCH_UP_S)
         with History(path) as history:
-            if history.is_bootstrapping or history.position is None or history.position.order < last.position.order:
+            as_of = history.position
+            if last is None or as_of is None or history.is_bootstrapping or as_of.order < last.position.order:
                 return False
             due = deadlines_of(history, 0, now_ms, _AT_ONCE)
-            missed = [one for each in due if (one := self._missed(history, each, now_ms)) is not None]
-        if not missed:
-            return False
-        words = ((one.run_id, f"{one.at_ms} {one.is_pushed:d}", one.state) for one in missed)
-        as_of = {"seen_entry": history.position.id, "seen_t": history.position.t_us, "logged": text(logged or b"")}
-        reply = self._scripts.call("deadline", rows=list(chain.from_iterable(words)), **as_of, **term.fence)
-        if reply[0] != "LOST" and reply[1]:  # LOST: the archive will notice the loss and restore Redis first
-            for one in missed:
-                log.error("deadline_missed", run_id=one.run_id, deadline_ms=one.at_ms, state=one.state)
+            missed = [row for each in due if (row := self._row_of(history, each, now_ms)) is not None]
+        seen = {"seen_entry": as_of.id, "seen_t": as_of.t_us, "logged": text(logged or b"")}
+        self._scripts.call("deadline", rows=list(chain.from_iterable(missed)), **seen, **term.fence)
         return len(missed) == _AT_ONCE
 
-    def _missed(self, history: History, due: Deadline, now_ms: int) -> MissedDeadline | None:
-        """Return what to log of an occurrence; None if a run of it has just succeeded in time."""
-        changes = of_run(due.run_id, _changes_since(history, due))
-        reruns = [one.run_id for one in changes if one.what is What.RETRIED and one.run_id]
-        run_ids = [due.run_id, *reruns]
+    def _row_of(self, history: History, due: OpenDeadline, now_ms: int) -> tuple[str, str, str] | None:
+        """Return the row of deadline.lua for an occurrence; None if a run of it has just succeeded in time."""
+        first_n = first_since(history.db, due.nominal_ms * 1000, history.last_n)
+        entries = history.entries(due.id, first_n, most=_AMONG, is_forwards=True)
+        changes = of_run(due.run_id, [one for _, entry in entries for one in history.changes_in(entry, due.id)])
+        run_ids = [due.run_id, *(one.run_id for one in changes if one.what is What.RETRIED and one.run_id)]
         jobs = zip(run_ids, self._jobs.read(run_ids), strict=True)
         runs = [of_job(id, job, None) for id, job in jobs if job is not None and job.queued_at]
         if any(run.status is RunStatus.SUCCEEDED and (run.ended_ms or 0) <= due.at_ms for run in runs):
             return None
         runs = runs or [run_that_ended(one) for one in changes if one.what is What.RUN_ENDED]
         is_pushed = bool(runs) or any(map(is_push, changes))
-        if runs:
-            state = self._state(runs[-1], due, now_ms)
-        else:
-            state = "was pushed, and RQ has no job of it" if is_pushed else f"never fired{self._reason(due, changes)}"
-        return MissedDeadline(due.run_id, due.at_ms, is_pushed, state)
+        state = "was pushed, and RQ has no job of it" if is_pushed else f"never fired{self._reason(due, changes)}"
+        return due.run_id, f"{due.at_ms} {is_pushed:d}", self._state(runs[-1], due, now_ms) if runs else state
 
-    def _reason(self, due: Deadline, changes: Sequence[Change]) -> str:
+    def _reason(self, due: OpenDeadline, changes: Sequence[Change]) -> str:
         """Return the reason why an occurrence did not fire, behind a colon; '' if none is known."""
         for one in reversed(changes):
             if one.what in (*LEFT_OUT, What.QUARANTINED):
@@ -153,19 +129,19 @@ class DeadlineWatch:
                 return f": held back with queue {place.queue}"
         return ""
 
-    def _state(self, run: Run, due: Deadline, now_ms: int) -> str:
+    def _state(self, run: Run, due: OpenDeadline, now_ms: int) -> str:
+        """Return the state of an occurrence's last run in words."""
         retry = "" if run.id == due.run_id else f"was retried by {run.id}, which "
         if run.is_over:
-            late_ms = max((run.ended_ms or due.at_ms) - due.at_ms, 0)
-            too_late = f", {rough_duration(late_ms)} too late" if run.status is RunStatus.SUCCEEDED else ""
+            late = rough_duration(max((run.ended_ms or due.at_ms) - due.at_ms, 0))
+            too_late = f", {late} too late" if run.status is RunStatus.SUCCEEDED else ""
             return f"{retry}{state_text(run, due.tz)}{too_late}"
-        ahead = None
+        behind = f", for a slot of RQ's limit {run.limit}" if run.limit else ""
         if run.status is RunStatus.QUEUED and run.queue and not run.limit:
             queue = self._keys.rq.queue(run.queue)
             ahead = self._wire.execute("LPOS", queue, run.id, "MAXLEN", _MOST_AHEAD)
-        behind = "" if not ahead else f", behind {plural(ahead, 'other')} in queue {run.queue}"
-        slot = f", for a slot of RQ's limit {run.limit}" if run.limit else ""
-        return f"{retry}is {lasting(run, now_ms)}{behind}{slot}"
+            behind = f", behind {plural(ahead, 'other')} in queue {run.queue}" if ahead else ""
+        return f"{retry}is {lasting(run, now_ms)}{behind}"
 
     def _at_risk(self, path: Path, now_ms: int) -> list[tuple[str, int, int]]:
         """Return id, deadline and usual duration of schedules that will probably miss their next deadlines."""
@@ -178,13 +154,6 @@ class DeadlineWatch:
             if usual_ms and max(started_ms or now_ms, one.nominal_ms) + usual_ms > one.at_ms:
                 found.append((one.id, one.at_ms, usual_ms))
         return found
-
-
-def _changes_since(history: History, due: Deadline) -> Sequence[Change]:
-    """Return the first changes of the schedule since the time of an occurrence."""
-    first_n = first_since(history.db, due.nominal_ms * 1000, history.last_n)
-    entries = history.entries(due.id, first_n, most=_AMONG, is_forwards=True)
-    return [change for _, entry in entries for change in history.changes_in(entry, due.id)]
 
 
 def _usual_ms(history: History, id: str) -> int:

@@ -108,10 +108,7 @@ def check_too_late(recent: RecentActivity) -> Iterator[Finding]:
     )
     if parts := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
         text = f"in the last {rough_duration(stretch.span_ms)} {', '.join(parts)}"
-        remedy = (
-            "zsched history --status expired (or skipped, deadline_missed) lists them, "
-            "zsched why ID explains one schedule"
-        )
+        remedy = "zsched history --status expired (or skipped, deadline_missed) lists them, zsched why ID explains one"
         yield warning(text, remedy).about(_runs(RunStatus.EXPIRED))
 
 
@@ -198,17 +195,15 @@ def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
 @health_check("deadlines_at_risk", Overview, "schedules")
 def check_deadlines_at_risk(overview: Overview) -> Iterator[Finding]:
     """Report deadlines that will be missed if the next runs last as long as the last twenty of their schedules."""
-    risks = [risk for report in overview.archives if report.is_alive(overview.now_ms) for risk in report.at_risk]
+    now_ms = overview.now_ms
+    risks = [risk for report in overview.archives if report.is_alive(now_ms) for risk in report.at_risk]
     if not risks:
         yield fine("no deadline is at risk")
         return
-    named = [
-        f"{id}, {relative_text(at_ms, overview.now_ms)}, and it takes {rough_duration(ms)}" for id, at_ms, ms in risks
-    ]
+    told = [f"{id}, {relative_text(at_ms, now_ms)}, and it takes {rough_duration(ms)}" for id, at_ms, ms in risks]
     remedy = "zsched why ID shows where its run is: start another worker for its queue, or stop what is before it"
-    yield warning(f"{plural(len(risks), 'deadline')} at risk: {some(named, _NAMED)}", remedy).about(
-        ids=[id for id, _, _ in risks[:_NAMED]]
-    )
+    found = warning(f"{plural(len(risks), 'deadline')} at risk: {some(told, _NAMED)}", remedy)
+    yield found.about(ids=[id for id, _, _ in risks[:_NAMED]])
 
 
 @health_check("overdue_paused", Overview, "schedules", alert="paused schedules are past their time")

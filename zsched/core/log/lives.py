@@ -1,6 +1,6 @@
 """
 Entries with later states of a schedule (``pause``, ``resume``, ``skip``, ``replan``), of a run (``end``, ``again``,
-``stop``, ``unblock``, ``deadline``) and of a leader (``term``). An entry of runs does not change their schedules.
+``stop``, ``unblock``) and of a leader (``term``). An entry of runs does not change their schedules.
 """
 
 from __future__ import annotations
@@ -11,23 +11,12 @@ from typing import Final
 
 from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
-from zsched.core.log.rows import (
-    CalendarsHeld,
-    Counted,
-    DeadlinesMissed,
-    Mentioned,
-    Paused,
-    Replanned,
-    Resumed,
-    Row,
-    RunsOver,
-    Skips,
-)
+from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver, Skips
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.policy import passed_in
 from zsched.core.runs.run import ANOTHER_END, Run, RunStatus, ended_as, ended_run
-from zsched.core.runs.run_id import nominal_ms_of, run_id_of
+from zsched.core.runs.run_id import run_id_of
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
@@ -255,26 +244,6 @@ class UnblockEntry(ParsedEntry, kind="unblock"):
     def changes(self) -> Iterator[Change]:
         for key, why, _ in self.run_rows:
             yield self._change_of(key, What.RELEASED, why)
-
-
-class DeadlineEntry(ParsedEntry, kind="deadline"):
-    """
-    Occurrences missed their deadlines. A row is the id of the run that one has or would have, "<deadline ms> <1 if it
-    was pushed, else 0>", and its state.
-    """
-
-    whats = frozenset({What.DEADLINE_MISSED})
-    is_leaders = True
-
-    def rows(self) -> Iterable[Row]:
-        yield DeadlinesMissed([key for key, _, _ in self.run_rows])
-
-    def changes(self) -> Iterator[Change]:
-        for key, words, state in self.run_rows:
-            at_ms, _, is_pushed = words.partition(" ")
-            run_id = run_id_of(*key) if is_pushed == "1" else None
-            times = {"nominal_ms": nominal_ms_of(key[1]), "next_ms": int(at_ms)}
-            yield self._change(key[0], What.DEADLINE_MISSED, run_id=run_id, why=state, **times)
 
 
 class TermEntry(ParsedEntry, kind="term"):

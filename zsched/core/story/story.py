@@ -353,12 +353,10 @@ def _newest(chronicle: Chronicle) -> Change | None:
 
 
 def _missed(changes: Sequence[Change]) -> Change | None:
-    """Return the missed deadline of the newest occurrence or run in *changes*; None if it missed none."""
-    newest = next((one for one in reversed(changes) if one.is_firing or one.what is What.DEADLINE_MISSED), None)
-    if newest is not None and newest.is_firing:
-        missed = (one for one in changes if one.what is What.DEADLINE_MISSED)
-        return next((one for one in missed if one.nominal_ms == newest.nominal_ms), None)
-    return newest
+    """Return the missed deadline of the newest occurrence in *changes*; None if it missed none."""
+    newest_ms = max((one.nominal_ms or 0 for one in changes if one.is_firing), default=0)
+    missed = (one for one in reversed(changes) if one.what is What.DEADLINE_MISSED)
+    return next((one for one in missed if (one.nominal_ms or 0) >= newest_ms), None)
 
 
 def in_the_way(chronicle: Chronicle) -> str | None:

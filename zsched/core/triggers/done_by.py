@@ -33,7 +33,7 @@ def deadline_ms(done_by: str, tz: str, nominal_ms: int) -> int:
 @lru_cache(maxsize=1000)
 def _daily(local_time: str, tz: str) -> Rule:
     """Return the rule of every day at *local_time*."""
-    hour, minute, second = local_time.split(":") if local_time.count(":") == 2 else (*local_time.split(":"), "0")
+    hour, minute, second = (*map(int, local_time.split(":")), 0)[:3]
     kind = kind_named("cron")
-    expr, _ = kind.parse(f"{int(second)} {int(minute)} {int(hour)} * * *", tz)
+    expr, _ = kind.parse(f"{second} {minute} {hour} * * *", tz)
     return build(TriggerSpec(kind=kind, expr=expr, tz=tz, gap=kind.gap), 0)
