@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import redis
@@ -13,6 +14,7 @@ import redis
 from tests.builders.daemons import DaemonProcess, DaemonThread, leading_daemon
 from tests.builders.leaders import know
 from tests.builders.workers import RqWorkers
+from tests.faults.leases import await_listeners, lapse
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client
@@ -61,7 +63,7 @@ def work(redis_url: str, guard: Guard, tmp_path: Path) -> Callable[[], object]:
 Missed = Callable[[], list[Change]]
 
 
-def put(client: Client, task: str, id: str = "a", done_by: float = 1, **options: object) -> str | None:
+def put(client: Client, task: str, id: str = "a", done_by: float = 1, **options: Any) -> str | None:
     """Put a one-shot of *task* that is due in a moment."""
     soon = datetime.now(UTC) + timedelta(seconds=0.2)
     return client.schedule(f"tasks.{task}", **({"id": id, "at": soon, "done_by": done_by} | options)).run_id  # type: ignore[arg-type]
@@ -75,8 +77,9 @@ def pending(path: Path) -> list[str]:
 
 def kill_leader(daemons: dict[str, DaemonProcess], redis_client: redis.Redis) -> None:
     """Kill all processes of the daemon that leads."""
-    lease = eventually(lambda: redis_client.get(Keys("default").lease()))
+    lease = cast(bytes, eventually(lambda: redis_client.get(Keys("default").lease())))
     daemons.pop(lease.decode().partition(":")[0]).send_to_all(signal.SIGKILL)
+    lapse(redis_client)
 
 
 def assert_once(client: Client, missed: Missed, id: str = "a") -> Change:
@@ -95,7 +98,8 @@ def test_a_run_that_hangs_misses_its_deadline_once(
     daemon: DaemonThread, client: Client, missed: Missed, work: Callable[[], object], rule: bool
 ) -> None:
     work()
-    given = {"at": None, "every": 3600, "starts": datetime.now(UTC) + timedelta(seconds=0.2)} if rule else {}
+    soon = datetime.now(UTC) + timedelta(seconds=0.2)
+    given: dict[str, Any] = {"at": None, "every": 3600, "starts": soon} if rule else {}
     put(client, "wait", done_by=3, **given)
 
     found = assert_once(client, missed)
@@ -207,9 +211,10 @@ def test_a_deadline_is_logged_once_although_leaders_are_killed_before_and_after(
     client: Client, missed: Missed, redis_url: str, redis_client: redis.Redis, guard: Guard, link: Link
 ) -> None:
     know(redis_client)
-    started = [DaemonProcess(guard, redis_url, DAEMON_LEASE_MS="600") for _ in range(3)]
+    started = [DaemonProcess(guard, redis_url) for _ in range(3)]
     daemons = {one.wait_for("daemon_started")["daemon"]: one for one in started}
     eventually(lambda: 3 == len(Archivers(link, Keys("default")).reports()))
+    await_listeners(redis_client, 3)
     put(client, "succeed", done_by=3)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     kill_leader(daemons, redis_client)

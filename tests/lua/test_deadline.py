@@ -49,7 +49,7 @@ def test_a_caller_of_another_history_logs_nothing(ns: Namespace, over: dict[str,
     assert [] == logged(ns)
 
 
-def test_no_deadline_is_no_entry(ns: Namespace) -> None:
+def test_a_call_without_deadlines_adds_no_entry(ns: Namespace) -> None:
     assert 0 == log(ns)[-1]
 
     assert [] == logged(ns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def with_deadline(given: Entry, after: bytes) -> Entry:
     return Entry(given.position, given.kind, [*texts[: at + 1], b"zs_done_by", b"10s", *texts[at + 1 :]])
 
 
-def one_shots(seq: int, *ids: str, **more: str) -> Entry:
+def one_shots(seq: int, *ids: str, **more: Any) -> Entry:
     return with_deadline(put(seq, *ids, **more), b"fields")
 
 
@@ -57,7 +58,7 @@ PAUSE_R = entry(2, "pause", "note", "", "rows", 1, "r", f"low {DUE_MS}")
 RESUME = entry(3, "resume", "rows", 1, "a", f"low {DUE_MS}")
 LOGGED = entry(9, "deadline", *row_fields("deadline", f"a-{RUN} {DUE_MS + 10_000} 1 failed"))
 AGAIN = entry(5, "enqueue", "rows", 1, f"a-{RUN}-r1", f"0 1 a-{RUN}", "zs_done_by", "10s", t_us=BEFORE_US)
-WITH = {"job": job(zs_done_by="10s")}
+WITH: dict[str, Any] = {"job": job(zs_done_by="10s")}
 STATES: dict[str, tuple[list[Entry], list[str]]] = {
     "waiting": ([one_shots(1, "a")], [OF_A]),
     "waiting without the option": ([put(1, "a")], []),
