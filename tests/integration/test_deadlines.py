@@ -105,7 +105,7 @@ def test_a_run_that_hangs_misses_its_deadline_once(
     found = assert_once(client, missed)
 
     assert found.run_id is not None
-    assert found.why.startswith("is running for ")
+    assert found.why.startswith("was running for ")
     assert found.nominal_ms is not None
     assert found.next_ms == found.nominal_ms + 3000
     story = client.why("a")
@@ -189,7 +189,7 @@ def test_a_deadline_is_logged_once_although_redis_is_flushed_in_between(
 
     found = assert_once(client, missed)
 
-    assert found.why.startswith("is queued for ")
+    assert found.why.startswith("was queued for ")
 
 
 def test_a_logged_deadline_is_not_logged_again_after_redis_was_flushed(
@@ -223,4 +223,4 @@ def test_a_deadline_is_logged_once_although_leaders_are_killed_before_and_after(
 
     found = assert_once(client, missed)
 
-    assert found.why.startswith("is queued for ")
+    assert found.why.startswith("was queued for ")

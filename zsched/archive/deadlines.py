@@ -23,7 +23,7 @@ from zsched.core.log.rows import OneShotsLeft, OneShotsPut, RunsOver
 from zsched.core.record import Key, Place, Record
 from zsched.core.runs.run import RunStatus, ended_run
 from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of
-from zsched.core.triggers.done_by import deadline_ms
+from zsched.core.triggers.done_by import deadlines
 from zsched.errors import InvalidSchedule
 
 # A schedule's option, its zone, and the place of its record: the number of an entry, and the row.
@@ -156,14 +156,12 @@ class DeadlineWriter:
         return cast("tuple[int, int] | None", self._db.execute(query, (self._life, id, run)).fetchone())
 
     def _expect(self, keys: Iterable[RunKey], option: DoneBy, t_us: int, *, is_paused: bool) -> None:
-        rows = []
-        for id, run in keys:
-            with suppress(InvalidSchedule, ValueError):  # a text of another program, or a zone that this machine lacks
-                at_us = deadline_ms(option[0], option[1], nominal_ms_of(run) or 0) * 1000
-                if at_us > t_us:
-                    rows.append((self._life, id, run, None if is_paused else at_us, *option))
-        self.has_some = self.has_some or bool(rows)
-        self._db.executemany(_EXPECT, rows)
+        with suppress(InvalidSchedule, ValueError):  # a text of another program, or a zone that this machine lacks
+            deadline_ms, life = deadlines(option[0], option[1]), self._life
+            found = [(id, run, deadline_ms(nominal_ms_of(run) or 0) * 1000) for id, run in keys]
+            rows = [(life, *key, None if is_paused else at, *option) for *key, at in found if at > t_us]
+            self.has_some = self.has_some or bool(rows)
+            self._db.executemany(_EXPECT, rows)
 
     def _key_of(self, record: Record, nominal_ms: int | None) -> list[RunKey]:
         """Return the key of the occurrence of a run, of a one-shot, or of *nominal_ms* of a recurring schedule."""

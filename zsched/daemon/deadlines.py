@@ -141,7 +141,7 @@ class DeadlineWatch:
             queue = self._keys.rq.queue(run.queue)
             ahead = self._wire.execute("LPOS", queue, run.id, "MAXLEN", _MOST_AHEAD)
             behind = f", behind {plural(ahead, 'other')} in queue {run.queue}" if ahead else ""
-        return f"{retry}is {lasting(run, now_ms)}{behind}"
+        return f"{retry}was {lasting(run, now_ms)}{behind}"
 
     def _at_risk(self, path: Path, now_ms: int) -> list[tuple[str, int, int]]:
         """Return id, deadline and usual duration of schedules that will probably miss their next deadlines."""

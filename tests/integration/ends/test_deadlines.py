@@ -62,6 +62,19 @@ def test_a_missed_deadline_is_logged_when_it_has_passed_and_once(watched: Watche
     assert [1, 1, 1] == list(map(len, missed))
 
 
+def test_a_run_on_request_has_the_deadline_of_its_call(watched: Watched) -> None:
+    run_id = watched.client.enqueue(FUNC, id="a", done_by="10s").run_id
+    watched.client.enqueue(FUNC, id="b")
+    watch = watched.watch()
+
+    assert [] == step(watched, watch)
+    pass_time(watched.redis, timedelta(seconds=12))
+    assert 1 == len(step(watched, watch))
+
+    [entry] = entries(watched.link, "deadline")
+    assert [run_id] == [one.run_id for one in changes(entry)]
+
+
 def test_an_archive_that_lacks_the_logged_deadline_waits_for_it(watched: Watched) -> None:
     fire(watched)
     pass_time(watched.redis, timedelta(seconds=10))
@@ -100,9 +113,9 @@ def test_a_run_that_finished_after_its_deadline_missed_it(watched: Watched) -> N
 @pytest.mark.parametrize(
     ("job", "expected"),
     [
-        ({"status": "started", "worker_name": "w"}, "is running on worker w"),
+        ({"status": "started", "worker_name": "w"}, "was running on worker w"),
         ({"status": "failed"}, "failed"),
-        ({"status": "rate_limited", "rate_limit_key": "gw"}, "is queued for "),
+        ({"status": "rate_limited", "rate_limit_key": "gw"}, "was queued for "),
         ({"status": "canceled"}, "was cancelled"),
     ],
     ids=lambda one: one.get("status") if isinstance(one, dict) else "",

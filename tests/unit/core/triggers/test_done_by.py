@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.triggers.done_by import deadline_ms
+from zsched.core.triggers.done_by import deadlines
 
 ZONES = ("America/New_York", "Europe/Berlin", "Asia/Seoul", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca")
 DAY_MS = 86_400_000
@@ -33,7 +33,7 @@ def test_a_deadline_follows_the_clock_of_its_zone(name: str) -> None:
     zone = ZoneInfo("America/New_York")
     nominal_ms = int(datetime.fromisoformat(nominal).replace(tzinfo=zone).timestamp() * 1000)
 
-    found = deadline_ms(done_by, zone.key, nominal_ms)
+    found = deadlines(done_by, zone.key)(nominal_ms)
 
     assert expected == datetime.fromtimestamp(found / 1000, zone).isoformat()
 
@@ -49,7 +49,7 @@ def test_a_local_deadline_is_the_first_such_time_after_the_nominal_time(
 ) -> None:
     nominal_ms = int(at.replace(tzinfo=UTC).timestamp() * 1000)
 
-    found_ms = deadline_ms(f"{hour:02}:{minute:02}", zone, nominal_ms)
+    found_ms = deadlines(f"{hour:02}:{minute:02}", zone)(nominal_ms)
 
     found = datetime.fromtimestamp(found_ms / 1000, ZoneInfo(zone))
     assert nominal_ms < found_ms <= nominal_ms + 2 * DAY_MS + DAY_MS // 8
