@@ -203,8 +203,8 @@ class Archive:
         self._begin()
         old, self._life, self._boot_n = self._life, self._fold.life, None
         with converted(self.path):
+            deadlines.end_state(self._db, old, int(self._facts["boot_n"]), self._suffix)
             self._unset("boot_n")
-            deadlines.end_state(self._db, old, self._suffix)
             self._set(life=self._life)
         unknown, unreadable = self._before  # of the deleted state
         self.unknown_entries -= unknown

@@ -62,17 +62,22 @@ def carry(db: sqlite3.Connection, life: int) -> None:
     db.execute(f"INSERT INTO deadline SELECT life + 1, {kept}", (life,))
 
 
-def end_state(db: sqlite3.Connection, life: int, run_suffix: str) -> None:
+def end_state(db: sqlite3.Connection, life: int, last_n: int, run_suffix: str) -> None:
     """
-    Delete state *life* after a bootstrap of the next one, and there the deadlines of occurrences that waited or ran in
-    the old state, and do not any more: this history does not know why.
+    Delete state *life*, whose last entry is *last_n*, after a bootstrap of the next one; and there deadlines that it
+    does not know better: of occurrences that waited or ran before and do not any more; and of those that were settled
+    before, which the log of a Redis that went back still has.
     """
     is_live = (
         "EXISTS (SELECT 1 FROM live WHERE live.life = ?{} AND live.id = deadline.id"
         " AND (live.run = deadline.run OR live.run = '' AND live.nominal || ?3 = deadline.run))"
     )
-    gone = f"{is_live.format(1)} AND NOT {is_live.format(2)}"
-    db.execute(f"DELETE FROM deadline WHERE life = ?2 AND at > 0 AND {gone}", (life, life + 1, run_suffix))
+    before = "SELECT 1 FROM deadline AS old WHERE old.life = ?1 AND old.id = deadline.id AND old.run = deadline.run"
+    waited = "SELECT nominal FROM live WHERE live.life = ?1 AND live.id = deadline.id AND live.run = ''"
+    is_old = f"CASE WHEN EXISTS ({waited}) THEN CAST(run AS INTEGER) <= ({waited}) ELSE n <= ?4 END"
+    wrong = f"{is_live.format(1)} AND NOT {is_live.format(2)} OR NOT EXISTS ({before}) AND {is_old}"
+    parameters = (life, life + 1, run_suffix, last_n)
+    db.execute(f"DELETE FROM deadline WHERE life = ?2 AND at > 0 AND ({wrong})", parameters)
     live.delete_states(db, "life <= ?", life)
 
 

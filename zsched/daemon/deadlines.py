@@ -112,9 +112,10 @@ class DeadlineWatch:
         run_ids = [due.run_id, *(one.run_id for one in changes if one.what is What.RETRIED and one.run_id)]
         jobs = zip(run_ids, self._jobs.read(run_ids), strict=True)
         runs = [of_job(id, job, None) for id, job in jobs if job is not None and job.queued_at]
-        if any(run.status is RunStatus.SUCCEEDED and (run.ended_ms or 0) <= due.at_ms for run in runs):
+        ended = [run_that_ended(one) for one in changes if one.what is What.RUN_ENDED]
+        if any(run.status is RunStatus.SUCCEEDED and (run.ended_ms or 0) <= due.at_ms for run in (*runs, *ended)):
             return None
-        runs = runs or [run_that_ended(one) for one in changes if one.what is What.RUN_ENDED]
+        runs = runs or ended
         is_pushed = bool(runs) or any(map(is_push, changes))
         state = "was pushed, and RQ has no job of it" if is_pushed else f"never fired{self._reason(due, changes)}"
         return due.run_id, f"{due.at_ms} {is_pushed:d}", self._state(runs[-1], due, now_ms) if runs else state

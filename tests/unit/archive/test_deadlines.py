@@ -146,6 +146,25 @@ def test_a_bootstrap_keeps_deadlines_of_the_state_before_unless_their_occurrence
         assert [OF_A, f"failed-{RUN} {DUE_MS + 10_000}", OF_R, f"ahead-{NEXT} {NEXT + 10_000}"] == pending(path)
 
 
+def test_a_bootstrap_from_the_log_of_a_redis_that_went_back_brings_no_settled_deadline_back(path: Path) -> None:
+    puts = [one_shots(1, "a", "logged", "b"), rules(2, "r")]
+    lost = [
+        moved(3, f"fired {DUE_MS}"),
+        ended(4, "succeeded"),
+        ended(5, "succeeded", f"r-{RUN}"),
+        entry(6, "deadline", *row_fields("deadline", f"logged-{RUN} 5 1 failed"), t_us=AFTER_US),
+    ]
+    later = [restore(7, one_shot("over"), one_shot("gone", "logged"))._replace(position=Position(2, 3, AFTER_US))]
+    later += [advance(4, f"r fired {DUE_MS} {NEXT} {NEXT} -", epoch=2, t_us=AFTER_US), one_shots(9, "c")]
+    with closing(Archive(path, "default")) as archive:
+        take(archive, *puts, *lost)
+        archive.begin_bootstrap()
+        archive.append([*puts, *later])
+        archive.end_bootstrap("start")
+
+        assert [f"b-{RUN} {DUE_MS + 10_000}", f"c-{RUN} {DUE_MS + 10_000}", OF_NEXT] == pending(path)
+
+
 def test_an_archive_that_was_left_behind_forgets_its_deadlines(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         take(archive, one_shots(1, "a"))
