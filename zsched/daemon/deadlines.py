@@ -28,6 +28,7 @@ from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change, is_push, run_that_ended
 from zsched.core.occurrences.outcomes import LEFT_OUT, What
 from zsched.core.runs.cells import lasting
+from zsched.core.runs.job import JobFacts
 from zsched.core.runs.run import Run, RunStatus, of_job
 from zsched.core.story.sentences import sentence, state_text
 from zsched.core.story.story import of_run
@@ -99,19 +100,20 @@ class DeadlineWatch:
             if last is None or as_of is None or history.is_bootstrapping or as_of.order < last.position.order:
                 return False
             due = deadlines_of(history, 0, now_ms, _AT_ONCE)
-            missed = [row for each in due if (row := self._row_of(history, each, now_ms)) is not None]
+            jobs = zip(due, self._jobs.read([one.run_id for one in due]), strict=True)
+            missed = [row for each, job in jobs if (row := self._row_of(history, each, job, now_ms)) is not None]
         seen = {"seen_entry": as_of.id, "seen_t": as_of.t_us, "logged": text(logged or b"")}
         self._scripts.call("deadline", rows=list(chain.from_iterable(missed)), **seen, **term.fence)
         return len(missed) == _AT_ONCE
 
-    def _row_of(self, history: History, due: OpenDeadline, now_ms: int) -> tuple[str, str, str] | None:
+    def _row_of(
+        self, history: History, due: OpenDeadline, job: JobFacts | None, now_ms: int
+    ) -> tuple[str, str, str] | None:
         """Return the row of deadline.lua for an occurrence; None if a run of it has just succeeded in time."""
-        first_n = first_since(history.db, due.nominal_ms * 1000, history.last_n)
-        entries = history.entries(due.id, first_n, most=_AMONG, is_forwards=True)
-        changes = of_run(due.run_id, [one for _, entry in entries for one in history.changes_in(entry, due.id)])
-        run_ids = [due.run_id, *(one.run_id for one in changes if one.what is What.RETRIED and one.run_id)]
-        jobs = zip(run_ids, self._jobs.read(run_ids), strict=True)
-        runs = [of_job(id, job, None) for id, job in jobs if job is not None and job.queued_at]
+        runs = [] if job is None or not job.queued_at else [of_job(due.run_id, job, None)]
+        changes = [] if runs and not runs[0].is_over else self._changes_of(history, due)  # an entry may have thousands
+        retries = [one.run_id for one in changes if one.what is What.RETRIED and one.run_id]
+        runs += (of_job(id, job, None) for id, job in zip(retries, self._jobs.read(retries), strict=True) if job)
         ended = [run_that_ended(one) for one in changes if one.what is What.RUN_ENDED]
         if any(run.status is RunStatus.SUCCEEDED and (run.ended_ms or 0) <= due.at_ms for run in (*runs, *ended)):
             return None
@@ -119,6 +121,12 @@ class DeadlineWatch:
         is_pushed = bool(runs) or any(map(is_push, changes))
         state = "was pushed, and RQ has no job of it" if is_pushed else f"never fired{self._reason(due, changes)}"
         return due.run_id, f"{due.at_ms} {is_pushed:d}", self._state(runs[-1], due, now_ms) if runs else state
+
+    def _changes_of(self, history: History, due: OpenDeadline) -> list[Change]:
+        """Return the changes that concern an occurrence, since its time."""
+        first_n = first_since(history.db, due.nominal_ms * 1000, history.last_n)
+        entries = history.entries(due.id, first_n, most=_AMONG, is_forwards=True)
+        return of_run(due.run_id, [one for _, entry in entries for one in history.changes_in(entry, due.id)])
 
     def _reason(self, due: OpenDeadline, changes: Sequence[Change]) -> str:
         """Return the reason why an occurrence did not fire, behind a colon; '' if none is known."""
