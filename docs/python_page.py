@@ -19,7 +19,7 @@ CLIENT: Final = {
     "Everyday": "schedule enqueue schedule_many update cancel pause resume run_now get list runs why",
     "Many at once": "cancel_many pause_many resume_many release_many retry_many cancel_runs sign_many",
     "Calendars and skips": "calendars put_calendar delete_calendar skip unskip",
-    "Repair": "retry cancel_run backfill release",
+    "Repair": "retry cancel_run backfill release ack known_failures remove_ack",
     "The past and the future": (
         "preview forecast difference history iter_history iter_runs get_run log follow_log timeline recent"
     ),

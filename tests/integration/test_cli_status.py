@@ -38,6 +38,7 @@ LISTS = {
     "held_back": "blocked_by max_per_second queue since waiting zone",
     "rate_limited": "holders limit since waiting",
     "unheard": "meant queue waiting waits_s",
+    "known_failures": "at by error func name note until_at",
     "next": "func id kind next_at priority queue",
     "archives": "behind complete_since host id path position state told_at trouble",
 }
@@ -222,6 +223,7 @@ def hurt(led: redis.Redis, client: Client) -> None:
     late = client.schedule("app.run", id="a", at=from_ms(at_ms - 60_000), allow_past=True, queue="email").run_id
     led.hset(f"{RQ}:job:{late}", "created_at", "2026-01-01T00:00:00.000000Z")  # it was not put late
     client.schedule("app.run", id="later", after=3600, queue="push")
+    client.ack(func="app.other", note="why")
     run = str(client.enqueue("app.run", queue="email").run_id)
     led.hset(f"{RQ}:job:{run}", "enqueued_at", "2026-01-01T00:00:00.000000Z")
     led.sadd(KEYS.rq.limits(), "gw")

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.entries import add_entry, end_fields
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
+from zsched.core.known import Known
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import RecentActivity
+from zsched.core.runs.run import Run, RunStatus
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
@@ -110,6 +113,16 @@ def test_a_second_reading_counts_only_new_entries(link: Link, redis_client: redi
 
     assert [(60_000, 105), (300_000, 505), (1_800_000, 1005)] == fired(found)
     assert 1 == len(log.counts)
+
+
+def test_a_reading_with_other_known_failures_counts_all_anew(link: Link, redis_client: redis.Redis) -> None:
+    runs = [Run(f"{id}-{NOW_MS}", RunStatus.FAILED, error="E", func=f"app.{id}") for id in "ab"]
+    add_entry(redis_client, KEYS.log(), "3-1", "end", NOW_MS * 1000, *end_fields(*runs))
+    minutes, known = LastMinutes(Log(link, KEYS), ""), [Known.of("app.a", None, "1h", "", "ann", NOW_MS)]
+
+    found = [minutes.read(NOW_MS, ManualClock(), each).failures for each in ([], known, known, [])]
+
+    assert [2, 1, 1, 2] == list(map(len, found))
 
 
 def test_later_readings_continue_where_a_reading_had_to_stop(link: Link, redis_client: redis.Redis) -> None:

@@ -184,7 +184,7 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
     "resume with skip of a one-shot": lambda g: g.call("resume", ["missed", ""], missed="skip"),
     "resume with skip of a rule": lambda g: _skip(g, DUE_MS * 2),
     "resume with skip to the end": lambda g: _skip(g, "-"),
-    "calendars": lambda g: g.call("calendars", ["kr", "-", "{}"], is_restored=0),
+    "named_texts": lambda g: g.call("named_texts", ["calendar:kr", "-", "{}"], is_restored=0),
     "skip": lambda g: leave_out(g, "rule"),
     "skip of a paused one": lambda g: leave_out(g, "paused-rule"),
     "end_pauses": lambda g: g.call("end_pauses", ["paused-for-now", ""], missed="skip"),

@@ -61,7 +61,7 @@ def test_an_entry_has_who_asked_once_before_its_own_texts_and_nobody_of_a_daemon
 
 def test_the_scripts_that_clients_ask_for_are_these() -> None:
     assert {
-        "calendars", "cancel", "cancel_run", "enqueue", "pause", "put", "put_recurring", "restore", "restore_runs",
+        "cancel", "cancel_run", "enqueue", "named_texts", "pause", "put", "put_recurring", "restore", "restore_runs",
         "resume", "retry", "run_now", "skip",
     } == {name.split(" ")[0] for name in ASKED_FOR}  # fmt: skip
 

@@ -56,6 +56,26 @@ def test_look_returns_all_fields_that_rq_has_of_a_run(led: Namespace) -> None:
     assert JobFacts(**expected | {"note": '{"sent":\0 1}', "attempts": '[[1,"w"]]'}) == told
 
 
+@pytest.mark.parametrize(
+    ("status", "fields", "func"),
+    [
+        ("failed", {"description": "app.f"}, "app.f"),
+        ("failed", {"description": "Bills", "zs_func": "app.f"}, "app.f"),
+        ("failed", {}, ""),
+        ("finished", {"description": "Bills", "zs_func": "app.f"}, ""),
+    ],
+)
+def test_look_returns_the_function_of_a_failed_run(
+    led: Namespace, status: str, fields: dict[str, str], func: str
+) -> None:
+    job(led, A, status, **fields)
+
+    [told] = Jobs(led.link, led.keys).read([A])
+
+    assert told is not None
+    assert func == told.func
+
+
 def test_look_returns_the_newest_error_of_a_failed_run(led: Namespace) -> None:
     job(led, A, "failed")
     led.redis.hset(led.keys.rq.job(A), "zs_attempts", "[[1, 2]]")

@@ -21,13 +21,14 @@ from tools.campaign.clients import CALENDAR
 from tools.campaign.histories import SCAN
 from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.log.lives import CalendarsEntry, ReplanEntry, ResumeEntry, SkipEntry
+from zsched.core.log.lives import NamedTextsEntry, ReplanEntry, ResumeEntry, SkipEntry
 from zsched.core.log.puts import CancelEntry, PutRecurringEntry, ScanEntry, restored
 from zsched.core.model import iso
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.policy import Passed
 from zsched.core.record import Record, skipped_in
 from zsched.core.runs.run_id import nominal_ms_of
+from zsched.core.triggers.calendar_definition import SORT
 from zsched.core.triggers.spec import OnExcluded
 
 KNOWN_US = 5_000_000  # after so long the leader plans by a changed calendar, also a new leader
@@ -184,9 +185,9 @@ def fired_while_closed(audit: Audit) -> Findings:
     for chain in audit.histories.chains:
         closed, since_us, named = -1, 0, set[str]()
         for entry in chain:
-            if entry.kind == "calendars":
-                [stored] = CalendarsEntry(entry).rows()
-                found = _WINDOW.search(stored.texts.get(CALENDAR, ""))
+            if entry.kind == "named_texts":
+                [stored] = NamedTextsEntry(entry).rows()
+                found = _WINDOW.search(stored.texts.get(SORT + CALENDAR, ""))
                 closed, since_us = -1 if found is None else int(found[1]) * 60 + int(found[2]), entry.position.t_us
             elif entry.kind == "put_recurring":
                 for _, put in PutRecurringEntry(entry).found:

@@ -91,7 +91,7 @@ class Archive:
         self._prefixes, self._prefixed = PrefixWriter(self._db, self._suffix), -PREFIX_IDS
         self._tail = self.position
         self._fold = StateWriter(self._db, self._life, self._suffix)
-        self._fold.calendars |= json.loads(facts.get("calendars", "{}"))
+        self._fold.named_texts |= json.loads(facts.get("named_texts", "{}"))
         self._start_fold(self._life)
         if "archive" not in facts:
             self._begin()
@@ -118,8 +118,8 @@ class Archive:
         with converted(self.path):
             if not self.is_bootstrapping and self._tail is not None:
                 self._set(position=str(self._tail))
-            if self._fold.calendars:
-                self._set(calendars=json.dumps(self._fold.calendars, ensure_ascii=False, sort_keys=True))
+            if self._fold.named_texts:
+                self._set(named_texts=json.dumps(self._fold.named_texts, ensure_ascii=False, sort_keys=True))
             counts = {"unknown_entries": self.unknown_entries, "unreadable_entries": self.unreadable_entries}
             self._set(touches=self._touches, format=self._format, **counts)
             self._commit()
@@ -155,9 +155,10 @@ class Archive:
         """Schedules (id, '') and runs (id, run) in entries that the state lacks: ``scan`` them, then clear."""
         return self._fold.unknown
 
-    def hold_calendars(self, held: Mapping[str, str]) -> None:
-        """Add the calendars that Redis holds, as ``CalendarStore.held``; the later change counts: t has 16 digits."""
-        self._fold.calendars |= {name: max(text, self._fold.calendars.get(name, "")) for name, text in held.items()}
+    def hold_named_texts(self, held: Mapping[str, str]) -> None:
+        """Add the texts that Redis holds, as ``NamedTextStore.held``; the later change counts: t has 16 digits."""
+        known = self._fold.named_texts
+        known |= {name: max(text, known.get(name, "")) for name, text in held.items()}
 
     def rest(self) -> None:
         """Free the memory of the page cache, until the next change reads its pages again."""
@@ -206,9 +207,8 @@ class Archive:
             deadlines.end_state(self._db, old, int(self._facts["boot_n"]), self._suffix)
             self._unset("boot_n")
             self._set(life=self._life)
-        unknown, unreadable = self._before  # of the deleted state
-        self.unknown_entries -= unknown
-        self.unreadable_entries -= unreadable
+        self.unknown_entries -= self._before[0]  # of the deleted state
+        self.unreadable_entries -= self._before[1]
         self.set_facts(complete_since=complete_since)
         if self.began_us is None and self._tail is not None:
             self.began_us = self._tail.t_us

@@ -25,10 +25,10 @@ from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
-    CalendarsHeld,
     Counted,
     DeadlinesMissed,
     Mentioned,
+    NamedTexts,
     OneShotsFired,
     OneShotsLeft,
     OneShotsPut,
@@ -68,7 +68,7 @@ class StateWriter:
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str, *, is_part: bool = False) -> None:
         db.create_function("live_sum", 11, self._opened_sum, deterministic=True)  # refused while a statement is open
         self._db, self._suffix, self._is_part = db, run_suffix, is_part
-        self.calendars: dict[str, str] = {}  # as ``CalendarsHeld``, of all states: each text has the time of its change
+        self.named_texts: dict[str, str] = {}  # as ``NamedTexts``, of all states: each text has the time of its change
         self.begin(life)
 
     def begin(self, life: int) -> None:
@@ -394,6 +394,6 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
     DeadlinesMissed: lambda fold, row: fold._deadlines.log(row.at),
-    CalendarsHeld: lambda fold, row: fold.calendars.update(row.texts),
+    NamedTexts: lambda fold, row: fold.named_texts.update(row.texts),
     Mentioned: lambda fold, row: None,
 }

@@ -53,10 +53,10 @@ class Recall:
         self._fields: dict[int, Sequence[RecordFields]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
 
-    def calendars(self) -> dict[str, str]:
-        """Return its calendars, as ``CalendarsHeld``."""
+    def named_texts(self) -> dict[str, str]:
+        """Return its calendars and known failures, as ``NamedTexts``."""
         with converted(self._path):
-            found = self._db.execute("SELECT value FROM fact WHERE name = 'calendars'").fetchone()
+            found = self._db.execute("SELECT value FROM fact WHERE name = 'named_texts'").fetchone()
             return dict(json.loads(found[0])) if found else {}
 
     def number_of(self, position: Position) -> int | None:

@@ -53,6 +53,7 @@ _COMMANDS: Final = {
         ("archive", "processes.archive", "Recover what Redis lost, or keep one more archive."),
     ),
     RARE: (
+        ("ack", "health.ack", "Make failures known, so that status leaves them out."),
         ("log", "log.log", "Show the log of all changes, or follow it."),
         ("next", "listing.next_", "Show the next times of a schedule or of a rule."),
         ("release", "lives.release", "Release quarantined schedules."),

@@ -1,4 +1,4 @@
-"""``zsched status`` and ``zsched doctor``: the commands that check the health."""
+"""``zsched status`` and ``zsched doctor``, which check the health, and ``zsched ack``: failures that are known."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any, Final
 import click
 from click.exceptions import Exit
 
-from zsched.cli.output import Style, Table, TableRow, say_lines
-from zsched.cli.parameters import zone_option
+from zsched.cli.formats import due_text
+from zsched.cli.output import Style, Table, TableRow, printable, say_lines
+from zsched.cli.parameters import duration, zone_option
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
 from zsched.config.settings import Settings
@@ -25,6 +26,7 @@ from zsched.health.verdict import causes_of
 from zsched.storage.rights import USERS
 
 _EVERY_S = 2.0  # between two looks
+_KNOWN: Final = ("NAME", "FUNCTION", "ERROR", "UNTIL", "BY", "NOTE")
 
 
 @command()
@@ -96,6 +98,39 @@ def _by_archive(settings: Settings, tz: str) -> tuple[dict[str, Any], Sequence[s
     except ArchiveError as error:
         return {"archived": None, "archive_problem": str(error)}, (str(error),)
     return {"archived": state.to_dict(), "archive_problem": None}, list(state.lines(tz))
+
+
+@command()
+@click.option("--func", metavar="GLOB", help="Of functions like this.")
+@click.option("--error", metavar="GLOB", help="With errors like this, as zsched history shows them.")
+@click.option("--for", "for_", type=duration, metavar="DURATION", help="How long, 90d at most; default 7d.")
+@click.option("--note", metavar="TEXT", help="Why, one line.")
+@click.option("--remove", metavar="NAME", help="Take it back.")
+@zone_option()
+def ack(invocation: Invocation, /, remove: str | None, tz: str, **given: Any) -> int:
+    """
+    Make failures known: `zsched status` and messages leave them out for a time; history and counts show them. They are
+    failed, lost or refused runs that match both globs. The same globs again replace time and note. Without options,
+    list them. Exit code 3: --remove finds nothing.
+
+    \b
+    Examples:
+      zsched ack --func 'app.mail.*' --error 'SMTPServerDisconnected*' --for 2d --note 'the provider mends it'
+      zsched ack
+      zsched ack --remove 0f5a1c77
+    """
+    client, given = invocation.client(), {name: value for name, value in given.items() if value is not None}
+    if remove is not None and given:
+        raise click.UsageError("--remove takes one back, and the other options make one; give --remove alone")
+    if remove is not None:
+        return invocation.result(remove, "removed" if client.remove_ack(remove) else "not_found")
+    found = [client.ack(**given)] if given else client.known_failures()
+    cells = ((one.func or "*", one.error or "*", due_text(one.until_ms, tz), one.by, one.note) for one in found)
+    rows = [(one.name, *map(printable, each)) for one, each in zip(found, cells, strict=True)]
+    answer = [one.to_dict() for one in found]
+    nothing = "no failure is known; zsched ack --func GLOB --error GLOB makes some so"
+    invocation.answer(answer[0] if given else answer, Table(_KNOWN, rows, nothing=nothing), tz=tz)
+    return DONE
 
 
 # -- zsched doctor ----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from zsched.core.options.choices import Priority
 from zsched.core.runs.cells import remark
 from zsched.core.runs.run import RunStatus
 from zsched.core.story.sentences import local_text
-from zsched.core.wording import duration_text, relative_text, rough_duration
+from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 from zsched.health.checks_archives import audit_text, entries_text
 from zsched.health.status import StatusView, complete_since
@@ -104,6 +104,9 @@ def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
     yield "late", rough_duration(overview.late_ms) if overview.late_ms else "nothing is overdue"
     recurring, paused, quarantined = overview.recurring, overview.paused, overview.quarantined
     yield "schedules", f"{recurring:,} recurring, {paused:,} paused, {quarantined:,} quarantined"
+    if known := view.facts.known:
+        until = local_text(known[0].until_ms, tz)
+        yield "known", f"{plural(len(known), 'kind')} of failures, left out here until {until}; zsched ack lists them"
 
 
 def _leader(overview: Overview, tz: str) -> str:

@@ -11,8 +11,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from zsched.client.calendars import CalendarCalls
 from zsched.client.calls import naming_lost_call
+from zsched.client.named_texts import NamedTextCalls
 from zsched.core.clock import Clock, from_ms
 from zsched.core.options.arguments import (
     ScheduleFilters,
@@ -75,7 +75,7 @@ class RunRepair(RepairOptions, SearchFilters, total=False):
     only: Callable[[Change], bool] | None
 
 
-class Schedules(CalendarCalls):
+class Schedules(NamedTextCalls):
     """The calls of ``Client`` about existing schedules and runs."""
 
     _bulk: BulkChanges
@@ -330,7 +330,8 @@ class Schedules(CalendarCalls):
 
     def recent(self) -> RecentActivity:
         """
-        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs, from the log in Redis.
+        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs that are not known, from
+        the log in Redis.
         ``is_cut``: it took longer than a quarter of a second, so the last period is incomplete.
         """
         return self._reader.recent(self._clock)

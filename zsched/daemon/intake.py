@@ -25,10 +25,10 @@ from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
 from zsched.daemon.peers import Correction
 from zsched.daemon.reconciler import HistoryChanged
-from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
+from zsched.storage.named_texts import NamedTextStore
 from zsched.storage.records import Scanner
 from zsched.storage.scripts import unknown_format
 
@@ -48,7 +48,7 @@ class Intake:
     ) -> None:
         self._archive, self._log, self._scanner, self._clock = archive, Log(wire, keys), Scanner(wire, keys), clock
         self._keys, self._correction, self._meter = keys, correction, meter
-        self._calendars = CalendarStore(wire, keys)
+        self._named_texts = NamedTextStore(wire, keys)
         self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE, _PAGE_BYTES)
         self.came = 0
 
@@ -135,7 +135,7 @@ class Intake:
         if base is None:
             raise HistoryChanged
         self._copy(first, base.position)
-        self._archive.hold_calendars(self._calendars.held())
+        self._archive.hold_named_texts(self._named_texts.held())
         self._scan(self._scanner.schedules(self._scanner.ids()), base.position)
         self._scan(self._scanner.runs(self._scanner.run_ids(), base.position), base.position)
 

@@ -50,10 +50,10 @@ from zsched.core.recovery.difference import Branch, Recalled
 from zsched.core.runs.run import Run
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
-from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.named_texts import NamedTextStore
 from zsched.storage.records import Scanner
 from zsched.storage.restoring import Restoring, portions
 
@@ -187,8 +187,8 @@ class Merge:
                 compared += PAGE
                 self._fetch()
                 yield compared
-        if calendars := self._recall.calendars():
-            CalendarStore(self._wire, self._keys).restore(calendars)
+        if texts := self._recall.named_texts():
+            NamedTextStore(self._wire, self._keys).restore(texts)
         if self._is_whole:
             return
         positions = [report.position for report in self._archivers.reports() if report.position is not None]

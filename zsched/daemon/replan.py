@@ -57,11 +57,11 @@ from zsched.core.triggers.spec import NO_CALENDARS, Calendars
 from zsched.core.triggers.trigger import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
-from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch, FireResult
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.named_texts import read_calendars
 from zsched.storage.records import Scanner, read_records
 from zsched.storage.scripts import Scripts
 from zsched.zone_rules import ZoneRules, installed

@@ -31,7 +31,7 @@ from zsched.core.occurrences.difference import TimesDifference, difference, fore
 from zsched.core.occurrences.future import Future
 from zsched.core.occurrences.simulation import Simulation
 from zsched.core.options.choices import ScheduleState
-from zsched.core.triggers.calendar_definition import Calendar
+from zsched.core.triggers.calendar_definition import SORT, Calendar
 from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import check, with_calendars
 from zsched.core.wording import some
@@ -179,7 +179,7 @@ class Application:
         """
         applied, done, results = Applied(stale=list(preview.stale)), 0, dict[int, Step | ZschedError]()
         if self._file.calendars:
-            self._client._store.calendars.put({name: one.text for name, one in self._file.calendars.items()})
+            self._client._store.named_texts.put(SORT, {name: one.text for name, one in self._file.calendars.items()})
         try:
             for number, result in self._results(preview.steps):
                 results[number] = result

@@ -73,7 +73,7 @@ def check_clock_was_ahead(recent: RecentActivity) -> Iterator[Finding]:
 def check_failing(recent: RecentActivity) -> Iterator[Finding]:
     """Report that a tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
-    ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in FAILURES)
+    ended, bad = stretch.unknown(*stretch.ended), stretch.unknown(*FAILURES)
     lately = f"in the last {rough_duration(stretch.span_ms)}"
     of = f"{bad:,} of {plural(ended, 'run')} that ended {lately} failed or were lost"
     if bad >= _FAILING and bad > _FAILING_SHARE * ended:
@@ -116,7 +116,7 @@ def check_too_late(recent: RecentActivity) -> Iterator[Finding]:
 def check_refused(recent: RecentActivity) -> Iterator[Finding]:
     """Report runs that guarded workers refused."""
     stretch = _lately(recent)
-    if count := stretch.ended.get(RunStatus.REFUSED, 0):
+    if count := stretch.unknown(RunStatus.REFUSED):
         runs = f"workers refused {plural(count, 'run')} in the last {rough_duration(stretch.span_ms)}"
         text = f"{runs}: they are not signed, or not allowed"
         remedy = "zsched history --status refused lists them, zsched why ID has the reason"

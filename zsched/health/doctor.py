@@ -95,7 +95,7 @@ def _facts(probe: Probe) -> dict[type, Ask]:
     return {
         Probe: lambda: probe,
         Server: lambda: probe.server,
-        Overview: cache(probe.reader.overview),
+        Overview: cache(lambda: probe.reader.overview(probe.reader.known())),
         RecentActivity: lambda: probe.recent,
         StalledQueues: lambda: probe.stalled_queues,
         SlotWaits: cache(lambda: probe.reader.on_wire(slot_waits)),

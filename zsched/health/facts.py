@@ -37,6 +37,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.entry import text
+from zsched.core.known import Known
 from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire
@@ -92,6 +93,7 @@ class Facts:
     recent: RecentActivity
     queues: StalledQueues | QueuesUnknown
     slots: SlotWaits
+    known: Sequence[Known] = ()
 
     @classmethod
     def read(cls, reader: Reader, clock: Clock) -> Facts:
@@ -112,8 +114,9 @@ class Facts:
         slots = SlotWaits(0)
         with suppress(RedisRefused):
             slots = reader.on_wire(slot_waits)
-        overview = reader.overview()  # read last: the verdict needs the latest state
-        return cls(overview, recent, queues, slots)
+        known = reader.known()
+        overview = reader.overview(known)  # read last: the verdict needs the latest state
+        return cls(overview, recent, queues, slots, known)
 
 
 # -- the doctor's connection to one Redis -----------------------------------------------------------

@@ -88,6 +88,7 @@ class StatusView:
             "hold_until": iso(overview.hold_ms or None),
             "recent": recent.to_dict(),
             "failures": [failure.to_dict() for failure in recent.failures],
+            "known_failures": [one.to_dict() for one in self.facts.known],
             "next": None if self.next is None else [_next(schedule) for schedule in self.next],
             "archives": [_archive(report, overview) for report in overview.known_archives],
             "audit": None if self.audit is None else _audit(self.audit),

@@ -2,8 +2,8 @@
 --
 -- KEYS   meta log deadlines
 -- ARGV   fields   of RQ's hash, by spaces. exc_string comes from the newest result of a failed run; behind a blank
---                 are its zs_attempts, if it has them. rate_limit_key of a
---                 run that waits for a slot is returned as "<key> (<number of slots>)"
+--                 are its zs_attempts, if it has them. zs_func is that of a failed run; without one, its description.
+--                 rate_limit_key of a run that waits for a slot is returned as "<key> (<number of slots>)"
 --        ...      run ids
 -- RETURNS  OK, then per run: - if RQ has no job of it (or its key is of another type), else the fields, joined by \0;
 --          each is cleaned but the last, which may have any text
@@ -84,6 +84,11 @@ for i = ROWS, #ARGV do
     end
     if at.exc_string and status == 'failed' then
       values[at.exc_string] = newest_error(run) .. values[at.exc_string]
+    end
+    if at.zs_func and status ~= 'failed' then
+      values[at.zs_func] = ''
+    elseif at.zs_func and values[at.zs_func] == '' then
+      values[at.zs_func] = line_of(redis.call('HGET', RQ_JOB .. run, 'description') or '')
     end
     if at.rate_limit_key and values[at.rate_limit_key] ~= '' then
       values[at.rate_limit_key] = status == 'rate_limited' and limit_of(run, values[at.rate_limit_key]) or ''

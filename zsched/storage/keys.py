@@ -98,7 +98,10 @@ class Keys:
         "HASH: id of a signed one-shot that was given as local time, and that a change of its zone's rules did "
         "not move → ``<due ms> <due ms by the new rules>``.",
     )
-    calendars = NamedKey("calendars", "HASH: name → ``<t of its change> <calendar>``, or - for it; lua/calendars.lua.")
+    named_texts = NamedKey(
+        "named_texts",
+        "HASH: ``calendar:<name>``, ``known_failure:<name>`` → ``<t of its change> <text>``; -: deleted.",
+    )
     resumes = NamedKey(
         "resumes", "ZSET: id of a schedule that is paused until a time → that time; maybe of others, too."
     )

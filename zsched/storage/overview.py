@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, text
+from zsched.core.known import Known
 from zsched.core.log.lives import TermEntry
 from zsched.core.model import json_of
 from zsched.core.options.choices import Priority
@@ -36,7 +37,7 @@ from zsched.storage.meta import NUMBERS, Throttled, asking, numbers, server_now_
 from zsched.storage.records import due_from_score
 from zsched.storage.server import Server
 from zsched.storage.throttled import HeldBack, held_back
-from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of
+from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of, without_known
 
 _FIRST: Final = 10  # schedules of a lane that are read
 _EMPTY: Final = {"ZCARD": 0, "ZCOUNT": 0, "SCARD": 0, "HLEN": 0, "HSCAN": (b"0", [])}  # replies; of others []
@@ -250,9 +251,10 @@ class Overview:
         return [one for one in self.daemons if one.role is role]
 
 
-def read_overview(link: Link, keys: Keys) -> Overview:
+def read_overview(link: Link, keys: Keys, known: Sequence[Known] = ()) -> Overview:
     """
-    Read the namespace now. A report or a lease that another writer wrote is ignored, or shown unchanged.
+    Read the namespace now. A report or a lease that another writer wrote is ignored, or shown unchanged. Schedules that
+    fail as *known* count as not failing.
 
     Raises:
         Garbled: a number of meta is invalid, or a key has a wrong type. RedisRefused, RedisUnavailable.
@@ -263,7 +265,7 @@ def read_overview(link: Link, keys: Keys) -> Overview:
         server = None
         with suppress(RedisRefused):
             server = Server.read(wire)
-        troubles = troubles_of(found, now_ms)
+        troubles = without_known(wire, keys, troubles_of(found, now_ms), known, now_ms)
         if troubles.blocked.worst:
             troubles = replace(troubles, in_the_way=runs_in_the_way(wire, keys, troubles.blocked))
         firsts = {one.key(keys): found[f"first {one.key(keys)}"] for one in throttled}

@@ -26,11 +26,11 @@ from zsched.core.runs.job import OFFSET_FIELD, SIGNATURE_FIELD, UNSIGNED
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import delay_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
-from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
 from zsched.storage.meta import server_now_ms
+from zsched.storage.named_texts import read_calendars
 from zsched.storage.refusals import CHANGED
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder, Pairs
@@ -250,7 +250,7 @@ class PutScripts:
         job, own, allow_past = self.encoder.shared(definition), Pairs(), definition.allow_past
         letters = definition.letters()
         if isinstance(definition.when, TriggerSpec):
-            func = str(job.pop("zs_func", job["description"]))
+            func = str(job.get("zs_func", job["description"]))
             own = {"func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
             if policy := policy_text(definition):
                 own["policy"] = policy

@@ -19,11 +19,11 @@ from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
 from zsched.core.runs.job import job_pairs
 from zsched.errors import RedisRefused
-from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import asking, server_now_ms, throttled_sets
+from zsched.storage.named_texts import read_calendars, read_known
 from zsched.storage.records import PAGE, as_schedule, due_from_score, read_page, read_records
 from zsched.storage.refusals import not_found
 from zsched.storage.rqjob import Encoder
@@ -31,6 +31,7 @@ from zsched.storage.scripts import Scripts
 from zsched.storage.throttled import HeldBack
 
 if TYPE_CHECKING:
+    from zsched.core.known import Known
     from zsched.core.occurrences.recent import Ahead, RecentActivity
     from zsched.core.triggers.spec import Calendars
     from zsched.storage.last_minutes import LastMinutes
@@ -87,6 +88,10 @@ class Reader:
     def calendars(self) -> Calendars:
         """Return the calendars of the namespace."""
         return read_calendars(self._link, self._keys)
+
+    def known(self) -> list[Known]:
+        """Return the known failures of the namespace."""
+        return read_known(self._link, self._keys, self.now_ms())
 
     def expected(self, put: Put) -> Schedule:
         """Return the result of ``find`` after *put* of a recurring schedule, without its place and times."""
@@ -175,11 +180,11 @@ class Reader:
                     return change.run_id if change.is_firing else None
         return None
 
-    def overview(self) -> Overview:
-        """Return counts, leader and backlog. Raises as ``storage.overview.read_overview``."""
+    def overview(self, known: Sequence[Known] = ()) -> Overview:
+        """Return counts, leader and backlog. *known* as in ``storage.overview.read_overview``. Raises as that."""
         from zsched.storage.overview import read_overview  # for `zsched status`
 
-        return read_overview(self._link, self._keys)
+        return read_overview(self._link, self._keys, known)
 
     def on_wire(self, read: Callable[Concatenate[Wire, Keys, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return what *read* reads over one connection, such as ``storage.queues.stalled_queues``. Raises as *read*."""
@@ -205,9 +210,10 @@ class Reader:
     def recent(self, clock: Clock) -> RecentActivity:
         """
         Count the last minutes, as far as the log can be read quickly; *clock* measures the time of the read. The next
-        call of the same reader counts only what is new, and what this one had no time for.
+        call of the same reader counts only what is new, and what this one had no time for. Known failures are in
+        counts only.
         """
-        found = self._last_minutes.read(self.now_ms(), clock)
+        found = self._last_minutes.read(self.now_ms(), clock, self.known())
         return replace(found, ahead=self._still_silent(found.ahead)) if found.ahead is not None else found
 
     @cached_property

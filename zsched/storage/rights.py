@@ -53,7 +53,7 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
 }
 
 _OF_CLIENTS: Final = (
-    "archived", "calendars", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring",
+    "archived", "cancel", "cancel_run", "enqueue", "get", "look", "named_texts", "pause", "put", "put_recurring",
     "resume", "retry", "run_now", "skip",
 )  # fmt: skip
 
@@ -61,8 +61,8 @@ _OF_CLIENTS: Final = (
 SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "calendars", "deadline", "end_pauses", "fire", "free_slots", "get",
-        "limits", "look", "lost", "merged", "name", "native", "quarantine", "release", "renew", "replan", "report",
+        "acquire", "adopt", "advance", "audit", "deadline", "end_pauses", "fire", "free_slots", "get", "limits", "look",
+        "lost", "merged", "name", "named_texts", "native", "quarantine", "release", "renew", "replan", "report",
         "restore", "restore_runs", "seat", "set_aside", "shown", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),

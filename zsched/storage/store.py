@@ -29,10 +29,10 @@ from zsched.core.repair import IdOutcome
 from zsched.core.triggers.spec import NO_CALENDARS, Calendars
 from zsched.core.triggers.zones import instant_ms
 from zsched.errors import RedisUnavailable, TriggerError, VersionConflict, ZschedError
-from zsched.storage.calendars import CalendarStore, read_calendars
 from zsched.storage.connection import Channel, Link
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.named_texts import NamedTextStore, read_calendars
 from zsched.storage.reader import Reader
 from zsched.storage.records import read_records
 from zsched.storage.refusals import NO_VERSION, contended, demand, refusal
@@ -52,9 +52,9 @@ class Store:
         self._link, self._by = link, by
 
     @property
-    def calendars(self) -> CalendarStore:
-        """The calendars of the namespace."""
-        return CalendarStore(self._link, self.keys, self._by)
+    def named_texts(self) -> NamedTextStore:
+        """The calendars and known failures of the namespace."""
+        return NamedTextStore(self._link, self.keys, self._by)
 
     # -- many schedules in a step, an outcome for each ------------------------------------------------
 

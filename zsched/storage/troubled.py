@@ -10,12 +10,13 @@ Not guaranteed: among many paused schedules, only some thousand are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from zsched.core.entry import BEFORE_BY, text
+from zsched.core.known import Known
 from zsched.core.model import iso
 from zsched.core.options.forms import whole_number
 from zsched.core.record import PROGRESS
@@ -159,6 +160,24 @@ def runs_in_the_way(wire: Wire, keys: Keys, blocked: Troubled) -> dict[str, Run]
         jobs = Jobs(wire, keys, tracebacks=False).read(list(runs.values())) if runs else []
         return {id: of_job(run, job, None) for (id, run), job in zip(runs.items(), jobs, strict=True)}
     return {}
+
+
+def without_known(wire: Wire, keys: Keys, troubles: Troubles, known: Sequence[Known], now_ms: int) -> Troubles:
+    """
+    Return *troubles* without the failing schedules whose last run failed as *known*; while that is open, its function
+    decides. Raises RedisUnavailable.
+    """
+    failing = troubles.failing
+    runs = runs_in_the_way(wire, keys, failing) if known else {}
+    funcs = allowed_replies(wire, (("HGET", keys.schedule(id), "func") for id in runs))
+    errors = [run.error if run.is_over else None for run in runs.values()]
+    left_out = {
+        id
+        for id, func, error in zip(runs, funcs, errors, strict=True)
+        if any(one.matches(text(func or b""), error, now_ms) for one in known)
+    }
+    worst = tuple(one for one in failing.worst if one[0] not in left_out)
+    return replace(troubles, failing=replace(failing, count=failing.count - len(left_out), worst=worst))
 
 
 def _first_run(id: str, chain: bytes | None, progress: bytes | None) -> str:

@@ -1,6 +1,6 @@
 """
-The namespace: ``/status``, ``/daemons`` and ``/queues`` as they are now, and its ``/calendars``. All callers read those
-calendars; one with limits changes none.
+The namespace: ``/status``, ``/daemons`` and ``/queues`` as they are now; its ``/known-failures``; and its
+``/calendars``. All callers read those calendars; one with limits changes none.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from zsched.web.calls import Admitted, Body, PathId, routes
 router, health = routes("calendars"), routes("health")
 
 _ONE: Final = "/calendars/{name:plain}"
+_KNOWN: Final = dict.fromkeys(("func", "error", "note", "for"), TEXT)
 _LIST: Final = {"type": "array", "items": TEXT, "maxItems": MOST_DATES}
 
 
@@ -46,6 +47,38 @@ async def list_queues(request: Request, call: Admitted) -> Response:
     held = (await call.client._overview()).held_back
     found = await run(request.app.state.reader.queues, held)
     return JsonAnswer({"queues": [one.to_dict() for one in found if call.account.limits.has_queue(one.queue)]})
+
+
+# -- known failures ---------------------------------------------------------------------------------
+
+
+@health.get("/known-failures", **schemas.answering("All of them.", known_failures=schemas.array_of("KnownFailure")))
+async def list_known_failures(call: Admitted) -> Response:
+    """Return the failures that the status and messages leave out, the first to end first."""
+    call.demand_all("known failures")
+    return JsonAnswer({"known_failures": [one.to_dict() for one in await call.client.known_failures()]})
+
+
+@health.post("/known-failures", **schemas.action("Make failures known.", "KnownFailure", **_KNOWN))
+async def ack_failures(call: Admitted, body: Body) -> Response:
+    """
+    Make failed, lost or refused runs known by the globs `func` and `error`, or one of them, `for` a time such as `7d`.
+    """
+    call.demand_all("known failures")
+    body = {"for_" if name == "for" else name: value for name, value in body.items()}
+    return JsonAnswer((await call.client.ack(**body)).to_dict())
+
+
+@health.delete(
+    "/known-failures/{name:plain}", **schemas.route("What became of it.", "Result", failures=schemas.FAILED_WRITES)
+)
+async def delete_known_failure(name: PathId, call: Admitted) -> Response:
+    """Take a known failure back."""
+    call.demand_write()
+    call.demand_all("known failures")
+    if not await call.client.remove_ack(name):
+        raise Problem(404, "not-found", f"no known failure {name[:64]!r}", "GET /api/v1/known-failures lists them")
+    return JsonAnswer({"id": name, "outcome": "deleted"})
 
 
 # -- calendars --------------------------------------------------------------------------------------

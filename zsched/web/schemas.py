@@ -20,6 +20,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Final
 
+from zsched.core.known import Known
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.occurrences.backfill import Backfill, Filled
@@ -66,6 +67,7 @@ _SAMPLES: Final[dict[str, Any]] = {
     "TimesDifference": TimesDifference((0,), (0,), (0, 0), ("UTC", "UTC"), 0),
     "Forecast": Forecast(0, 0, 0, 0, {}, {}, quiet=(0, 0)),
     "Timeline": Timeline(Spans(0, 1000, 1), 0, reasons=Counter({("skipped", "missed"): 1}), source=_SOURCE),
+    "KnownFailure": Known("a", "a", "a", 0, "", "", 0),
     "Calendar": Calendar("a", json.dumps({part: ["a"] for part in PARTS}), ()),
     "Daemon": DaemonSeen("a", DaemonRole.LEADS, *(None,) * 4, 0, *(None,) * 7, _REPORT, None, {}),
     "Queue": QueueSeen("a", 0, None, (), None, dict.fromkeys(("1m", "10m", "60m"), 0)),

@@ -58,6 +58,7 @@ def filled(path: str, run_id: str) -> str:
 @pytest.fixture
 def run_id(client: Client, daemon: DaemonThread, redis_client: redis.Redis) -> str:
     """A scene with schedules in each state, of which runs have failed and succeeded. The id of a failed run."""
+    client.ack(error="*no mailbox*", note="a known failure")
     client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", tz="Asia/Seoul", tags=["shop"], queue="mail")
     client.schedule("app.tasks.remind", id="beat", every=3600, jitter=60, queue="mail", description="<b>bold</b>")
     client.schedule("app.tasks.remind", id="reminder-42", after=3600, tags=["shop"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -79,6 +80,49 @@ def test_a_plan_of_a_retry_has_groups_of_all_its_runs(ann: httpx.Client, broken:
     assert [(f"{JOBS}.stumble", "3"), (f"{JOBS}.fail", "2")] == groups_of(ann.get("/runs:retry", params=FAILED).text)
 
 
-def test_a_page_with_one_kind_of_failure_has_no_groups(ann: httpx.Client, broken: Client) -> None:
-    assert [] == groups_of(ann.get("/runs", params=FAILED | {"match": "failed-*"}).text)
+def test_a_page_of_all_runs_has_no_groups(ann: httpx.Client, broken: Client) -> None:
+    assert [(f"{JOBS}.fail", "2")] == groups_of(ann.get("/runs", params=FAILED | {"match": "failed-*"}).text)
     assert [] == groups_of(ann.get("/runs", params={"since": "1h"}).text)
+
+
+def form_of(page: str, button: str) -> tuple[str, dict[str, str]]:
+    """Return the address and the fields of the first form with this *button*."""
+    [address, fields] = re.findall(rf'action="([^"]*)">((?:(?!</form>).)*)<button class="">{button}', page, re.DOTALL)[
+        0
+    ]
+    named = re.findall(r'name="(\w+)" value="([^"]*)"', fields)
+    return address.replace("&amp;", "&"), {name: html.unescape(value) for name, value in named}
+
+
+def test_a_group_is_made_known_and_taken_back(ann: httpx.Client, broken: Client) -> None:
+    address, given = form_of(ann.get("/runs", params=FAILED).text, "Leave such failures out")
+    done = ann.post(address, data=given | {"for": "2d", "note": "<b>soon</b>"})
+    [known] = broken.known_failures()
+    page, now = ann.get(done.headers["location"]).text, ann.get("/").text
+    taken_back, name = form_of(page, "Take back known failure")
+    ann.post(taken_back, data=name)
+
+    assert (f"{JOBS}.stumble", "ValueError: no mailbox *", "<b>soon</b>", "ann") == (
+        known.func, known.error, known.note, known.by
+    )  # fmt: skip
+    assert FAILED == dict(httpx.URL(done.headers["location"]).params)
+    assert [(f"{JOBS}.stumble", "3"), (f"{JOBS}.fail", "2")] == groups_of(page)
+    assert 1 == page.count('class="detail">known until ') == page.count("says ann: &lt;b&gt;soon&lt;/b&gt;")
+    assert ("stumbled-", True) == ("stumbled-" * ("stumbled-" not in now), "Known failures</h2>" in now)
+    assert ([], {"remove": known.name}) == (broken.known_failures(), name)
+
+
+def test_a_bad_time_of_a_known_failure_is_refused_on_the_page(ann: httpx.Client, broken: Client) -> None:
+    refused = ann.post("/runs:ack", data={"func": "a", "for": "91d"})
+
+    assert (422, True) == (refused.status_code, "give 1s to 90d" in refused.text)
+    assert [] == broken.known_failures()
+
+
+def test_a_viewer_sees_what_is_known_without_buttons(web: Web, broken: Client) -> None:
+    broken.ack(func=f"{JOBS}.*", note="soon")
+    with web.browser("eve", "viewer") as eve:
+        page = eve.get("/runs", params=FAILED).text
+        refused = eve.post("/runs:ack", data={"func": "a"})
+
+    assert (2, False, 403) == (page.count("known until "), "/runs:ack" in page, refused.status_code)

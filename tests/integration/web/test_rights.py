@@ -76,9 +76,13 @@ ROWS = [
     ),
     Row("GET /queues, /forecast", "GET /schedules, /queues, /forecast, /", YES, LEFT_OUT, YES, YES),
     Row("GET /daemons, /calendars, /calendars/{name}", "GET /calendars", YES, YES, YES, YES),
-    Row("PUT /calendars/{name}; DELETE /calendars/{name}", "", READ_ONLY, OUTSIDE, OUTSIDE, YES),
     Row(
-        "GET /runs, /occurrences, /log, /events, /status",
+        "PUT /calendars/{name}; POST /known-failures; DELETE /calendars/{name}, /known-failures/{name}",
+        "POST /runs:ack",
+        READ_ONLY, OUTSIDE, OUTSIDE, YES,
+    ),
+    Row(
+        "GET /runs, /occurrences, /log, /events, /status, /known-failures",
         "GET /runs, /log, /news, /doctor, /timeline, /changes, /workers, /daemons", YES, OUTSIDE, OUTSIDE, YES,
     ),
     Row("", "GET /new; POST /new", READ_ONLY, YES, YES, YES),

@@ -11,7 +11,7 @@ from typing import Final
 
 from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
-from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver, Skips
+from zsched.core.log.rows import Counted, Mentioned, NamedTexts, Paused, Replanned, Resumed, Row, RunsOver, Skips
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.policy import passed_in
@@ -135,15 +135,16 @@ class ReplanEntry(ParsedEntry, kind="replan"):
         return [row.id for row in self.moved if row.new_due_ms * 1000 < self.at_us]
 
 
-class CalendarsEntry(ParsedEntry, kind="calendars"):
-    """Calendars were put or deleted. A row is name, t in µs of the change, and the calendar or -."""
+class NamedTextsEntry(ParsedEntry, kind="named_texts"):
+    """Calendars or known failures were put or deleted. A row is name, t in µs of the change, and the text or -."""
 
-    def rows(self) -> Iterator[CalendarsHeld]:
-        yield CalendarsHeld({name: f"{int(t_us)} {stored}" for name, t_us, stored in self._stored()})
+    def rows(self) -> Iterator[NamedTexts]:
+        yield NamedTexts({name: f"{int(t_us)} {stored}" for name, t_us, stored in self._stored()})
 
     def sentence(self) -> str:
         words = ("deleted" if stored == "-" else "put" for _, _, stored in self._stored())
-        names = (f"{word} calendar {name}" for word, (name, _, _) in zip(words, self._stored(), strict=True))
+        parts = ((word, *name.partition(":")) for word, (name, _, _) in zip(words, self._stored(), strict=True))
+        names = (f"{word} {sort.replace('_', ' ')} {name}" for word, sort, _, name in parts)
         return ", ".join(names) + (f" by {self.by}" if self.by else "")
 
 

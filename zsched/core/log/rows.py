@@ -130,8 +130,8 @@ class Paused(OfSchedule):
 
 
 @dataclass(slots=True)
-class CalendarsHeld(OfNothing):
-    """Calendars that were put or deleted: by name, t of the change and the text, as Redis holds them."""
+class NamedTexts(OfNothing):
+    """Calendars and known failures that were put or deleted: by name, t of the change and the text, as in Redis."""
 
     texts: dict[str, str]
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, reading
+from zsched.core.known import Known, known_as
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import MergedEntry, RestoreEntry
@@ -45,7 +46,7 @@ class Stretch:
     The last *span_ms*: numbers of changes, statuses of ended runs, and the largest lateness of a firing (None: nothing
     fired). ``missed``: number of skipped occurrences that had passed while their schedule was paused or no daemon led,
     and that catch-up does not fire. ``is_whole`` is False if Redis lost a part of the entries. ``late_p50_ms`` and
-    ``late_p99_ms`` are of the newest 20,000 firings.
+    ``late_p99_ms`` are of the newest 20,000 firings. ``known``: those of ``ended`` that are known failures.
     """
 
     span_ms: int
@@ -56,6 +57,11 @@ class Stretch:
     is_whole: bool = True
     late_p50_ms: float | None = None
     late_p99_ms: float | None = None
+    known: Mapping[RunStatus, int] = field(default_factory=dict)
+
+    def unknown(self, *statuses: RunStatus) -> int:
+        """Return the number of runs that ended in one of *statuses*, without known failures."""
+        return sum(self.ended.get(status, 0) - self.known.get(status, 0) for status in statuses)
 
     @property
     def left_out(self) -> int:
@@ -70,8 +76,8 @@ class Stretch:
         """Return the stretch for JSON; every key is always present and stable."""
         happened = {what.value: self.happened.get(what, 0) for what in HAPPENED}
         ended = {status.value: self.ended.get(status, 0) for status in RunStatus if status in OVER}
-        names = "span_s", "happened", "ended", "late_s", "late_p50_s", "late_p99_s", "missed", "is_whole"
-        return json_of(self, *names, happened=happened, ended=ended)
+        names = "span_s", "happened", "ended", "known", "late_s", "late_p50_s", "late_p99_s", "missed", "is_whole"
+        return json_of(self, *names, happened=happened, ended=ended, known=sum(self.known.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +170,7 @@ class LogCounts:
         self.second, self.oldest_ms = second, LAST_MS
         self.happened: Counter[What] = Counter()
         self.ended: Counter[RunStatus] = Counter()
+        self.known: Counter[RunStatus] = Counter()
         self.missed = 0
         self.late_ms: float | None = None
         self.lates_ms = list[float]()
@@ -182,14 +189,16 @@ class LogCounts:
         """Return the counts so far as those of the last *span_ms*."""
         sorted_ms = sorted(self.lates_ms)
         p50, p99 = ((sorted_ms[int((len(sorted_ms) - 1) * share)] if sorted_ms else None) for share in (0.5, 0.99))
-        happened, ended, is_whole = Counter(self.happened), Counter(self.ended), self.rebuilt_ms is None
-        return Stretch(span_ms, happened, ended, self.late_ms, self.missed, is_whole, p50, p99)
+        happened, ended, known = Counter(self.happened), Counter(self.ended), Counter(self.known)
+        is_whole = self.rebuilt_ms is None
+        return Stretch(span_ms, happened, ended, self.late_ms, self.missed, is_whole, p50, p99, known)
 
     def add(self, older: LogCounts) -> None:
         """Add the counts of *older*, but for its ``ahead``."""
         self.oldest_ms = min(self.oldest_ms, older.oldest_ms)
         self.happened.update(older.happened)
         self.ended.update(older.ended)
+        self.known.update(older.known)
         self.missed += older.missed
         self.add_lates(older.late_ms, older.lates_ms)
         self.add_lates(max(older.waited_ms, default=None), older.waited_ms)
@@ -237,11 +246,13 @@ class LogCounts:
 class LogCounter:
     """
     Counts entries of the log, the newest first: it saw those from ``newest`` back to ``oldest``. ``is_all``: none
-    before them is needed. *run_suffix* is the namespace's part of run ids.
+    before them is needed. *run_suffix* is the namespace's part of run ids. *known*: failures that are only counted.
     """
 
-    def __init__(self, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS) -> None:
-        self._run_suffix, self._windows_ms = run_suffix, windows_ms
+    def __init__(
+        self, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS, known: Sequence[Known] = ()
+    ) -> None:
+        self._run_suffix, self._windows_ms, self._known = run_suffix, windows_ms, known
         self._slices = deque[LogCounts]()
         self._compared = self._late = 0
         self.newest: Position | None = None
@@ -325,9 +336,12 @@ class LogCounter:
         one.ended.update(parsed.end_statuses())
         one.retries = dict(parsed.retries()) | one.retries
         one.reruns = dict(parsed.ends_of_reruns()) | one.reruns
-        failed = parsed.only_ends(_FAILED) if self._compared < _COMPARED else None
-        if failed is not None:
-            for run in reversed(list(parse(failed, self._run_suffix).ended_runs())):
+        failed = parsed.only_ends(_FAILED) if self._known or self._compared < _COMPARED else None
+        for run in () if failed is None else reversed(list(parse(failed, self._run_suffix).ended_runs())):
+            if known_as(run, self._known, parsed.at_us // 1000):
+                one.known[run.status] += 1
+                run = run._replace(status=RunStatus.SUCCEEDED)  # it only matters that a requeued run ended again
+            if self._compared < _COMPARED and (run.status in _FAILED or run.was is not None):
                 self._compared += 1
                 one.ends.append(run)
 

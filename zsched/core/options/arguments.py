@@ -23,7 +23,7 @@ from zsched.errors import InvalidSchedule
 _MS_PER_S = 1000
 LONGEST_S = 100 * 366 * 86400
 VERSION = re.compile(r"[!-~]{1,64}")  # lua/lib/version.lua
-_FILTER = 512  # characters of a filter
+LONGEST_FILTER = 512  # characters of a filter
 _TEXT = 200  # characters of name, description, note, tag, owner, and of by
 
 E = TypeVar("E", bound=Enum)
@@ -44,7 +44,7 @@ def for_match(id: object) -> str:
 
 def check_filter(field: str, value: object) -> str | None:
     """Return *value* if it can be searched for, or None. Raises InvalidSchedule."""
-    if value is None or (isinstance(value, str) and 0 < len(value) <= _FILTER and value.isprintable()):
+    if value is None or (isinstance(value, str) and 0 < len(value) <= LONGEST_FILTER and value.isprintable()):
         return value
     raise InvalidSchedule(field, value, "not a text to search for", "give a text, or leave it out")
 

@@ -53,6 +53,7 @@ class JobFacts(NamedTuple):
     timeout: str = ""  # in seconds
     limit: str = ""  # the rate limit that it waits for: its key, and its slots in parentheses
     error: str = ""
+    func: str = ""  # of a failed run
     note: str = ""
     traceback: str = ""
     attempts: str = ""
@@ -88,6 +89,7 @@ JOB_FIELDS: Final = {
     "timeout": "timeout",
     "limit": "rate_limit_key",
     "error": "exc_string",  # of its newest result, packed; behind a blank its attempts
+    "func": "zs_func",
     "note": "zs_note",
 }
 

@@ -84,7 +84,8 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     counters of ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already. ``queue`` and
     ``timeout_s`` are '' and None if RQ deleted the job. ``heartbeat_ms``: the last heartbeat of a lost run's worker;
     ``ended_ms`` is then the time when the loss was found. ``limit``: RQ's rate limit that it waits for, such as
-    ``mail (3)``, or ''. ``was``: its end before, if somebody requeued it after it was over. ``name``: its schedule's.
+    ``mail (3)``, or ''. ``was``: its end before, if somebody requeued it after it was over. ``func``: of a run that RQ
+    calls failed, else ''. ``name``: its schedule's.
     """
 
     id: str
@@ -104,6 +105,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     heartbeat_ms: int | None = None
     was: RunStatus | None = None
     limit: str = ""
+    func: str = ""
     name: str = ""
 
     @property
@@ -252,6 +254,7 @@ def of_job(
         ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
         None,
         job.limit if job.status == "rate_limited" else "",
+        job.func,
     )
 
 
@@ -312,6 +315,7 @@ _FACTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "timeout": ("timeout_s", counted),
     "heartbeat": ("heartbeat_ms", counted),
     "again": ("was", RunStatus),
+    "func": ("func", str),
 }
 _DEFAULTS: Final = [Run._field_defaults[field] for field, _ in _FACTS.values()]
 _values: Final = attrgetter(*(field for field, _ in _FACTS.values()))

@@ -30,6 +30,7 @@ from zsched.core.triggers.zones import resolve_local, zone
 from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule
 
+SORT: Final = "calendar:"  # before the name of each among the named texts
 MOST_DATES: Final = 5000  # of a part
 LONGEST_WORD: Final = 100  # characters
 MOST_BYTES: Final = 2**20  # of the stored text

@@ -2,14 +2,16 @@
 Runs: found by filters, and one with its attempts; retry and cancel, also of all that the filters find, or
 of chosen rows.
 
-Runs that did not succeed are shown in groups, too: those of one function with the same error, but for its numbers.
+Runs that did not succeed are shown in groups, too: those of one function with the same error, but for its numbers. A
+group of failures may be made known.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from glob import escape
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -19,9 +21,11 @@ from starlette.responses import Response
 
 from zsched.aio import bridge
 from zsched.core.clock import from_ms
+from zsched.core.known import Known, known_as
 from zsched.core.occurrences.changes import Change
+from zsched.core.options.arguments import LONGEST_FILTER
 from zsched.core.repair import Repaired
-from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
+from zsched.core.runs.run import BAD, UNSUCCESSFUL, Run, RunStatus
 from zsched.errors import InvalidSchedule, RedisRefused
 from zsched.storage.workers import WorkerSeen, workers_seen
 from zsched.web import actions
@@ -38,21 +42,29 @@ _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
 _GROUPED: Final = 500  # the newest runs, in groups; an archive takes 0.2 ms for each
 _LEFT_OUT: Final = "not."  # before a group's key in a form
 _FIELDS: Final = 200  # of that form
+_KNOWN: Final = ("func", "error", "for", "note")
 
 
 class FailureGroup(NamedTuple):
-    """*times* runs of the function *func* that ended alike, ``last`` as the last one."""
+    """*times* runs of the function *func* that ended alike, ``last`` as the last one; *known* as this failure."""
 
     func: str
     last: Run
     times: int
+    known: Known | None = None
+
+    @property
+    def glob(self) -> str:
+        """A glob for their errors, but for their numbers."""
+        glob = re.sub("[0-9]+", "*", escape(self.last.error))
+        return glob if len(glob) <= LONGEST_FILTER else f"{glob[: LONGEST_FILTER - 1]}*"
 
 
 class FailureGroups:
     """The groups ``by_key`` of the runs that a form wants: of its group, or all, without those that it leaves out."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._only = given.get("group", "")
+    def __init__(self, given: Mapping[str, str], known: Sequence[Known] = ()) -> None:
+        self._known, self._only = known, given.get("group", "")
         self._left_out = {name.removeprefix(_LEFT_OUT) for name in given if name.startswith(_LEFT_OUT)}
         self.by_key = dict[str, FailureGroup]()
 
@@ -62,8 +74,10 @@ class FailureGroups:
         key = sha256(f"{func} {re.sub('[0-9]+', '#', error)}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
         if one.run is None or key != (self._only or key) or key in self._left_out:
             return False
-        known = self.by_key.get(key, FailureGroup(func, one.run, 0))
-        self.by_key[key] = known._replace(times=known.times + 1)
+        if key not in self.by_key:
+            known = known_as(one.run._replace(func=func), self._known, 0)
+            self.by_key[key] = FailureGroup(func, one.run, 0, known)
+        self.by_key[key] = self.by_key[key]._replace(times=self.by_key[key].times + 1)
         return True
 
 
@@ -83,13 +97,13 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
     except InvalidSchedule as error:
         return view.refused(error, "runs", **shown)
     is_retried = filters.get("status") in UNSUCCESSFUL
-    groups = FailureGroups({})
+    groups = FailureGroups({}, await client.known_failures() if is_retried else ())
     if is_retried and not after:
-        async for one in view.call.client.iter_history(None, limit=_GROUPED, **_options(view, filters)):
+        async for one in client.iter_history(None, limit=_GROUPED, **_options(view, filters)):
             groups.wants(one)
     return view.page(
         "runs", runs=found, source=found.source, after=found.after, is_retried=is_retried, most=_GROUPED,
-        groups=groups.by_key, retried=UNSUCCESSFUL, replacements=await retries_of(view.call.client, found), **shown,
+        groups=groups.by_key, bad=BAD, retried=UNSUCCESSFUL, replacements=await retries_of(client, found), **shown,
     )  # fmt: skip
 
 
@@ -116,6 +130,21 @@ async def retry_all(view: Viewed) -> Response:
     filters = {**_USUAL, **_filters(form)}
     done = await _retried(view, filters, form, FailureGroups(form), until=from_ms(view.now_ms))
     return view.done(result_text(done, "retried", "run"), "runs", **filters)
+
+
+@router.post("/runs:ack")
+async def ack(view: Viewed, request: Request) -> Response:
+    """Make failures known, or take that back."""
+    form, client = await view.form(), view.call.client
+    view.call.demand_all("known failures")
+    filters = _filters(request.query_params)
+    if name := form.get("remove"):
+        said = f"known failure {name}: {'taken back' if await client.remove_ack(name) else 'not found'}"
+    else:
+        given = {"for_" if name == "for" else name: form[name] for name in _KNOWN if form.get(name)}
+        one = await client.ack(**given)
+        said = f"known until {view.local(one.until_ms)}"
+    return view.done(said, "runs" if filters else "", **filters)
 
 
 @router.get("/runs/{run_id:plain}")

@@ -56,7 +56,7 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "resume": (entry(7, "resume", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
     "skip": (entry(7, "skip", "note", "", "rows", 1, "r", f"skip {DUE_MS} 5 6 skip={DUE_MS}"), [("r", "")]),
     "replan": (entry(7, "replan", "of", "tzdata", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
-    "calendars": (entry(7, "calendars", *row_fields("calendars", "kr 5 {}", "us 6 -")), []),
+    "named_texts": (entry(7, "named_texts", *row_fields("named_texts", "calendar:kr 5 {}", "known_failure:a 6 -")), []),
     "state": (entry(7, "state", "rows", 2, "r", "failures=2,skips=1", "s", "-"), []),
     "end": (entry(7, "end", *END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
     "again": (entry(7, "again", *AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),

@@ -12,6 +12,7 @@ from tests.builders import entries
 from tests.builders.entries import end_fields, row_fields
 from tests.unit.core.log.test_log import SAID, T_US
 from zsched.core.entry import Entry
+from zsched.core.known import Known
 from zsched.core.log.kinds import parse
 from zsched.core.model import iso
 from zsched.core.occurrences.outcomes import What
@@ -176,6 +177,20 @@ def test_a_requeued_run_counts_as_its_last_end() -> None:
 
     assert [(bad.id, 1)] == [(one.run.id, one.times) for one in found.failures]
     assert {RunStatus.SUCCEEDED: 1, RunStatus.FAILED: 1} == {k: n for k, n in found.stretches[0].ended.items() if n}
+
+
+def test_known_failures_are_in_counts_only_and_so_are_those_of_requeued_runs() -> None:
+    known = Known.of("app.*", "no", "1h", "", "ann", NOW_MS)
+    one, other, late = (Run(f"{id}-9", RunStatus.FAILED, error="no", func="app.f") for id in "abc")
+    again = one._replace(was=RunStatus.FAILED)
+    others = [other._replace(error="yes"), late._replace(status=RunStatus.EXPIRED)]
+
+    found = recent(end(10, again), end(20, *others), end(30, one), known=[known])
+
+    assert others[::-1] == [each.run for each in found.failures]
+    assert [(4, 2, 2)] * 3 == [
+        (sum(each.ended.values()), sum(each.known.values()), each.unknown(*RunStatus)) for each in found.stretches
+    ]
 
 
 def retry(ago_ms: int, *runs: str) -> Entry:

@@ -271,7 +271,7 @@ NOTES = some.dictionaries(some.text(), JSON, max_size=3)
 RUNS = some.builds(
     Run, some.just(RUN), some.sampled_from(RunStatus), MICROSECONDS, INSTANTS, INSTANTS, INSTANTS, some.integers(1, 50),
     some.text(), some.text(), NOTES, ATTEMPTS, some.booleans(), some.text(), INSTANTS, INSTANTS,
-    some.none() | some.sampled_from(RunStatus), some.just(""), some.just(""),
+    some.none() | some.sampled_from(RunStatus), some.just(""), some.text(), some.just(""),
 )  # fmt: skip
 
 
