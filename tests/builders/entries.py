@@ -18,7 +18,7 @@ SECOND_US: Final = 1_000_000
 TWINS: Final = ("plumless", "buckeroo")  # two ids of one CRC-32, by which archives find ids
 # Words of zsched's own in a row, by kind. What follows them in a line is a text of somebody else.
 WORDS = {"advance": 5, "end": 1, "again": 1, "quarantine": 2, "replan": 4, "merged": 1, "cancel": 1,
-    "pause": 2, "skip": 5, "named_texts": 1}  # fmt: skip
+    "pause": 2, "skip": 5, "named_texts": 1, "deadline": 2}  # fmt: skip
 WITH_ROWS = frozenset({*WORDS, "resume", "unblock"})
 
 # -- entries ----------------------------------------------------------------------------------------

@@ -59,8 +59,8 @@ ALARMS = (
     "wrong_type zone_unknown"
 )
 WARNINGS = (
-    "archive_outdated archive_unknown clock_was_ahead daemon_failing default_timeout doubt_ahead eviction failing "
-    "kept_local no_replica "
+    "archive_outdated archive_unknown clock_was_ahead daemon_failing deadlines_at_risk default_timeout doubt_ahead "
+    "eviction failing kept_local no_replica "
     "no_standby no_worker overdue_paused schedules_blocked schedules_failing "
     "queues_unknown rebuilt refused suspended too_late tzdata versions"
 )

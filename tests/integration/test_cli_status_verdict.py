@@ -290,6 +290,11 @@ REASONS = {
     "a rate limit that a job of RQ holds": Case(
         lambda led: wait_for_a_slot(led, "a-job"), "rate_limited", r"one for 6 min 40 s$", "rq info$",
     ),
+    "a deadline at risk": Case(
+        lambda led: report(led, "one", leads=True, at_risk=[["nightly", now_ms(led) + 600_000, 3_600_000], ["x", 5]]),
+        "deadlines_at_risk", "^1 deadline at risk: nightly, in 10m, and it takes 1 h$",
+        "^zsched why ID shows where its run is",
+    ),
     "a paused one-shot past its time": Case(
         pause_past_its_time, "overdue_paused", "^1 paused schedule is past its time: mail-paused-once$",
         "zsched resume ID lets it fire",

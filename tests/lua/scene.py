@@ -201,6 +201,7 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
     "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"]),
     "set_aside": lambda g: g.call("set_aside", [*row(g, "due-rule"), "Europe/Kyiv"]),
     "notified": lambda g: g.call("notified", teller="ops", seen="", text="1-1-1-0-0 - -"),
+    "deadline": lambda g: g.call("deadline", [CHAIN[0], f"{DUE_MS} 1", "is queued for 2 h"], logged="", **seen(g)),
     "shown": lambda g: g.call("shown", doubt=-1),
     "track": lambda g: g.call(
         "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **seen(g)

@@ -50,8 +50,9 @@ def timeline(*rows: CountedRow) -> Timeline:
         (occurrence("a", run=RAN), (Mark.SUCCEEDED, 10, 20, 20)),
         (occurrence("a", run=RUNNING), (Mark.OPEN, 10, 20, 30)),  # its bar ends now
         (SKIPPED, (Mark.LEFT_OUT, 10, 10, 20)),
+        (occurrence("a", What.DEADLINE_MISSED, next_ms=6 * HOUR_MS), (Mark.MISSED, 60, 60, 0)),  # at its deadline
     ],
-    ids=["a run", "a running run", "skipped together"],
+    ids=["a run", "a running run", "skipped together", "a missed deadline"],
 )
 def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run(
     one: Change, expected: tuple[Any, ...]

@@ -25,6 +25,7 @@ from zsched.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, Zsc
 
 CALENDAR = "closed"  # that some rules name in exclude: minutes of the day, which change all the time
 QUEUED = "-queued"  # ends the id of a rule with overlap="queue"
+DONE_BY, DONE_BY_S = "-by", 2  # ends the id of a one-shot with done_by, which is so many seconds
 TIMEOUT_S = 2.0
 _HOUR_MS = 3_600_000
 _RECENT = 40  # one-shots that things are done to
@@ -147,7 +148,7 @@ class Ones(Writer):
             self.conclude(lambda id=id: self.resume(id))  # type: ignore[misc]
 
     def _new(self) -> None:
-        self._put(self.new_id(), self._time_ms())
+        self._put(self.new_id() + (DONE_BY if self._random.random() < 0.4 else ""), self._time_ms())
 
     def _put(self, id: str, due_ms: int) -> None:
         options: ScheduleOptions = {
@@ -158,6 +159,7 @@ class Ones(Writer):
             "priority": self._random.choice(_LANES),
             "on_uncertain": "skip" if self._random.random() < 0.2 else "refire",
             "durable": self._random.random() < 0.15,
+            "done_by": DONE_BY_S if id.endswith(DONE_BY) else None,
         }
         facts = {"due_ms": due_ms, "is_durable": options["durable"], "is_skip": options["on_uncertain"] == "skip"}
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tools.campaign.checks import CHECKS, Audit, percentile
+from tools.campaign.late import out_of_time
 from tools.campaign.queued import out_of_turn
 from tools.campaign.rhythms import fired_while_closed, out_of_rhythm
 from tools.campaign.witnesses import Witnesses
@@ -40,7 +41,7 @@ class Verdict:
         yield "\nok" if self.is_ok else "\nFAILED"
 
 
-OWN = {"rhythm": out_of_rhythm, "closed": fired_while_closed, "turns": out_of_turn}
+OWN = {"rhythm": out_of_rhythm, "closed": fired_while_closed, "turns": out_of_turn, "deadlines": out_of_time}
 
 
 def judge(witnesses: Witnesses) -> Verdict:
@@ -65,6 +66,7 @@ def _numbers(audit: Audit, verdict: Verdict) -> Iterator[tuple[str, str]]:
     moved = sum(entry.kind == "replan" for entry in histories.entries.values())
     left_out = Counter(change.what for each in histories.changes.values() for change in each)
     yield "excluded, skipped by hand", f"{left_out[What.EXCLUDED]} ranges, {moved} moves; {left_out[What.SKIP_ASKED]}"
+    yield "deadlines missed", str(left_out[What.DEADLINE_MISSED])
     yield "lost", str(len(verdict.found["lost"]))
     yield "doubled", str(len(verdict.found["doubled"]))
     yield "uncertain", str(sum(push.is_uncertain for push in pushes))

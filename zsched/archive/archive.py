@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from zsched.archive import body, live
+from zsched.archive import body, deadlines, live
 from zsched.archive.body import Arguments, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity, size_cache
@@ -53,8 +53,7 @@ class Archive:
         Open it, or create it. Raises ArchiveInUse, ArchiveForeign, ArchiveCorrupt, ArchiveFailed, ArchiveError.
         """
         self.path, self.namespace = path, namespace
-        self._keeps_args = keep_args
-        self._suffix = suffix_of(namespace)
+        self._keeps_args, self._suffix = keep_args, suffix_of(namespace)
         self._check: Check | None = None
         self._open()
 
@@ -181,6 +180,7 @@ class Archive:
         self.commit()  # appended entries belong to the old state
         self._begin()
         self._boot_n, self._before = self._n, (self.unknown_entries, self.unreadable_entries)
+        deadlines.carry(self._db, self._life)
         self._start_fold(self._life + 1)
         self._set(boot_n=self._n)
 
@@ -204,12 +204,11 @@ class Archive:
         self._begin()
         old, self._life, self._boot_n = self._life, self._fold.life, None
         with converted(self.path):
+            deadlines.end_state(self._db, old, int(self._facts["boot_n"]), self._suffix)
             self._unset("boot_n")
-            self._db.execute("DELETE FROM live WHERE life <= ?", (old,))
             self._set(life=self._life)
-        unknown, unreadable = self._before  # of the deleted state
-        self.unknown_entries -= unknown
-        self.unreadable_entries -= unreadable
+        self.unknown_entries -= self._before[0]  # of the deleted state
+        self.unreadable_entries -= self._before[1]
         self.set_facts(complete_since=complete_since)
         if self.began_us is None and self._tail is not None:
             self.began_us = self._tail.t_us
@@ -226,7 +225,7 @@ class Archive:
             recount(self._db, self._suffix, int(self._boot_n or 0)).flush(-1)
             for table in ("entry", "argument", "touch", "facet", "posting", "label"):
                 self._db.execute(f"DELETE FROM {table} WHERE n > ?", (self._boot_n,))
-            self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
+            live.delete_states(self._db, "life > ?", self._life)
             self._unset("boot_n")
             self._commit()
             self._n = last_n(self._db)
@@ -256,8 +255,8 @@ class Archive:
         self._tail = None
         self._set(known_from=self._n)
         with converted(self.path):
-            self._unset("position")
-            self._unset("began_us")
+            self._unset("position", "began_us")
+            self._db.execute("DELETE FROM deadline")  # another archive may have logged them meanwhile
             self._commit()
         self.position = self.began_us = None
 
@@ -389,10 +388,11 @@ class Archive:
             self._db.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", list(changed.items()))
             self._facts |= changed
 
-    def _unset(self, name: str) -> None:
-        """Remove a fact."""
-        self._db.execute("DELETE FROM fact WHERE name = ?", (name,))
-        self._facts.pop(name, None)
+    def _unset(self, *names: str) -> None:
+        """Remove facts."""
+        for name in names:
+            self._db.execute("DELETE FROM fact WHERE name = ?", (name,))
+            self._facts.pop(name, None)
 
     def _commit(self) -> None:
         """End the transaction, with a checksum of the facts."""

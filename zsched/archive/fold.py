@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zsched.archive import live
+from zsched.archive.deadlines import DeadlineWriter
 from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import LiveRow, record_in, stored
 from zsched.core.entry import Entry, Position, reading
@@ -25,6 +26,7 @@ from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
     Counted,
+    DeadlinesMissed,
     Mentioned,
     NamedTexts,
     OneShotsFired,
@@ -40,7 +42,7 @@ from zsched.core.log.rows import (
     Skips,
 )
 from zsched.core.occurrences.changes import Change, record_key_of
-from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.record import Key, Place, Record, skipped_in, skips_text
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of
 
@@ -72,6 +74,7 @@ class StateWriter:
     def begin(self, life: int) -> None:
         """Apply the next entries to the state *life*; forget what was not written."""
         self.life, self.index = life, IndexWriter(self._db)
+        self._deadlines = DeadlineWriter(self._db, life, self._suffix)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
         self._at = self._scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule
@@ -163,6 +166,8 @@ class StateWriter:
 
     def _source_of(self, change: Change, is_by_rule: bool) -> RecordPlace | None:
         """Return the record of *change*: of its run, or of its schedule."""
+        if change.what is What.DEADLINE_MISSED:
+            return self._deadlines.source(change.id, change.nominal_ms)
         if change.run_id is not None and not is_by_rule:
             return self._source(*record_key_of(change))
         schedule = self._look(change.id)
@@ -200,6 +205,7 @@ class StateWriter:
                 self._forget(id)
             key = schedules[id] = (id, run)
             rows[key] = live.waiting(id, run, due_ms, t, n, number, shared)
+        self._deadlines.put_all(put, n, t)
 
     def _place(self, record: Record) -> None:
         """Keep a new schedule or run unchanged, or delete it. A paused one without a note keeps that which it has."""
@@ -207,6 +213,7 @@ class StateWriter:
         if not record.is_schedule:
             if record.place is Place.OPEN:
                 self._rows[record.key] = record
+                self._deadlines.put(record, self._t)
             else:
                 self._delete(*record.key)
             return
@@ -215,9 +222,11 @@ class StateWriter:
         self._forget(record.id)
         if record.place is not Place.GONE:
             self._take(record)
+            self._deadlines.put(record, self._t)
 
     def _pause(self, schedule: Record, row: Paused) -> None:
         since = schedule.note if schedule.place is Place.PAUSED and schedule.note else str(self._t // 1000)
+        self._deadlines.pause(schedule, self._t)
         schedule.place, schedule.note = Place.PAUSED, f"{since.partition(' ')[0]} {row.note}"
         schedule.due_ms, schedule.state = row.due_ms, skips_text(skipped_in(schedule.state))
 
@@ -228,13 +237,16 @@ class StateWriter:
         schedule.place = Place.ENDED if row.due_ms is None else Place.DUE
         schedule.note, schedule.due_ms = None, row.due_ms
         schedule.state = skips_text(skipped_in(schedule.state))
-        if row.passed:
-            schedule.nominal_ms = row.nominal_ms
+        nominal_ms = row.nominal_ms if row.passed else schedule.nominal_ms
+        self._deadlines.move(schedule, nominal_ms, self._t)
+        schedule.nominal_ms = nominal_ms
 
     def _skip(self, schedule: Record, row: Skips) -> None:
+        self._deadlines.move(schedule, row.nominal_ms, self._t)
         schedule.nominal_ms, schedule.due_ms, schedule.state = row.nominal_ms, row.due_ms, row.state
 
     def _replan(self, schedule: Record, row: Replanned) -> None:
+        self._deadlines.move(schedule, row.new_nominal_ms, self._t)
         schedule.nominal_ms, schedule.due_ms = row.new_nominal_ms, row.new_due_ms
 
     def _count(self, row: Counted) -> None:
@@ -251,6 +263,8 @@ class StateWriter:
         if outcome is Outcome.QUARANTINED:
             schedule.place, schedule.note = Place.QUARANTINE, f"{self._t // 1000} {row.why}"
             return
+        pushed = [(row.id, row.run)] if outcome.is_pushed else []
+        self._deadlines.move(schedule, row.next_nominal_ms, self._t, pushed)
         schedule.nominal_ms, schedule.due_ms = row.next_nominal_ms, row.next_due_ms
         schedule.place = Place.ENDED if row.next_due_ms is None else Place.DUE
         schedule.note = None  # a remaining note of a pause that another writer ended
@@ -263,6 +277,7 @@ class StateWriter:
             self._open(*key, Outcome.UNCERTAIN.reason if key in row.uncertain else None)
 
     def _leave(self, row: OneShotsLeft | RunsOver) -> None:
+        self._deadlines.leave(row, self._t)
         for key in row.at:
             self._delete(*key)
 
@@ -330,6 +345,8 @@ class StateWriter:
 
     def _forget(self, id: str) -> None:
         """Delete the schedule; its open runs stay."""
+        if self._deadlines.has_some:
+            self._deadlines.forget(id, self._look(id), self._t)
         key = self._schedules.pop(id, None)
         if key is not None:
             del self._rows[key]
@@ -376,6 +393,7 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     OneShotsLeft: StateWriter._leave,
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
+    DeadlinesMissed: lambda fold, row: fold._deadlines.log(row.at),
     NamedTexts: lambda fold, row: fold.named_texts.update(row.texts),
     Mentioned: lambda fold, row: None,
 }

@@ -9,6 +9,7 @@ has them in ``row``.
 
 from __future__ import annotations
 
+import sqlite3
 from functools import lru_cache
 from typing import Final
 from zlib import crc32
@@ -65,3 +66,9 @@ def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) 
     """Return the stored columns of a waiting one-shot; *shared* is its ``shared_sum``."""
     sum = crc32(b"%s %s %a %d" % (id.encode(), run.encode(), due, row), shared)
     return id, run, _DUE, due, None, None, "", None, t, n, row, sum
+
+
+def delete_states(db: sqlite3.Connection, which: str, life: int) -> None:
+    """Delete the states with numbers such as ``life > ?``, with their deadlines."""
+    for table in ("live", "deadline"):
+        db.execute(f"DELETE FROM {table} WHERE {which}", (life,))

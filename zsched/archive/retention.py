@@ -48,7 +48,7 @@ class Retention:
             return
         db.execute("DROP TABLE IF EXISTS temp.needed")
         db.execute("CREATE TEMP TABLE needed(n INTEGER, row INTEGER, PRIMARY KEY (n, row)) WITHOUT ROWID")
-        db.execute("INSERT OR IGNORE INTO needed SELECT n, row FROM live")
+        db.execute("INSERT OR IGNORE INTO needed SELECT n, row FROM live UNION SELECT n, row FROM deadline")
         yield
         for table, key, bound in (("entry", "n", end), ("argument", "n, row", last_n + 1)):
             needed = "SELECT 1 FROM needed WHERE needed.n = one.n"

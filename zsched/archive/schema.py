@@ -13,6 +13,8 @@ posting   the entries of each value that a search may ask for: (segment, CRC-32 
 label     the entries with records of an owner, a name or a tag: (segment, CRC-32 of the word, n)
 series    what is counted together (``counts``): a recurring schedule, or one-shots of a function, and a word
 count     the numbers of a series, by minute, quarter, hour and day: (unit, at, series, number)
+deadline  schedules with a deadline, run '', and their occurrences without a success, each with its deadline at
+          (``deadlines``)
 prefix    parts of the history that may have ids with a prefix (``index``)
 argument  with ``keep_args = false``: arguments that were taken out of entries of live schedules
 ========  ======================================================================================
@@ -34,7 +36,7 @@ from typing import Final
 from zsched.core.entry import Position
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header, to recognize archives
-VERSION: Final = 8  # of the tables and the storage of entries; files of other versions are refused
+VERSION: Final = 9  # of the tables and the storage of entries; files of other versions are refused
 SEGMENT_BITS: Final = 16  # of ``touch``: rows in a segment
 POSTING_BITS: Final = 16  # of ``posting`` and ``label``: entries in a segment
 
@@ -59,6 +61,11 @@ CREATE TABLE live(
   life INTEGER, id TEXT, run TEXT, place TEXT, due INTEGER, nominal INTEGER, last TEXT,
   state TEXT, note TEXT, t INTEGER, n INTEGER, row INTEGER, sum INTEGER, PRIMARY KEY (life, id, run)
 ) WITHOUT ROWID;
+CREATE TABLE deadline(
+  life INTEGER, id TEXT, run TEXT, at INTEGER, done_by TEXT, tz TEXT, n INTEGER, row INTEGER,
+  PRIMARY KEY (life, id, run)
+) WITHOUT ROWID;
+CREATE INDEX deadline_at ON deadline(life, at) WHERE at IS NOT NULL;
 CREATE TABLE argument(n INTEGER, row INTEGER, data BLOB, PRIMARY KEY (n, row)) WITHOUT ROWID;
 """
 

@@ -161,6 +161,7 @@ _TEXTS: Final = {
     What.COALESCED: "left out {} in favour of later ones",
     What.EXCLUDED: "left out {} at excluded times",
     What.UNKNOWN: "decided {} in an unknown way",
+    What.DEADLINE_MISSED: "{} missed their deadlines",
     What.DUPLICATE: "did not push {} again that were there already",
     What.RUN_AGAIN: "pushed {} again after their workers died",
     What.STOPPING: "asked the workers of {} to stop them",

@@ -62,8 +62,8 @@ class Archiver:
     ``stop``.
 
     Any thread may read ``position`` and ``is_healthy``, and set ``daemon``, the facts and troubles of its daemon for
-    the reports, ``leads``, whether that daemon leads, and ``audit``, the result of the last audit,
-    and ``sinks``, those of the notifier.
+    the reports, ``leads``, whether that daemon leads, and the results of the leader's last audit (``audit``), of its
+    watch over deadlines (``at_risk``) and of its notifier (``sinks``).
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Archiver:
         self.moved = threading.Condition()  # notified when the position moved
         self.audit: dict[str, Any] | None = None
         self.sinks: dict[str, Any] | None = None
+        self.at_risk = list[tuple[str, int, int]]()
 
     @property
     def path(self) -> Path | None:
@@ -293,6 +294,7 @@ class Archiver:
             "looked_at": [] if follower is None else sorted(map(str, follower.covering.looked_at)),
             "audit": self.audit,
             "sinks": self.sinks,
+            "at_risk": self.at_risk,
             "leads": self.leads,
             "memory": resident_bytes(os.getpid(), self.daemon.get("pid") or 0),
             "ahead_ms": self._ahead_ms,

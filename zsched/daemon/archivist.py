@@ -24,6 +24,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.child import Parent
 from zsched.daemon.chores import ChoreThread
+from zsched.daemon.deadlines import DeadlineWatch
 from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter
@@ -79,11 +80,12 @@ class Archivist:
         tracker = Tracker(self.archiver, self._keys, tracebacks=tracebacks)
         lost = LostRuns(self.archiver, self._keys, tracker, tracebacks=tracebacks)
         auditor, slots = Auditor(self.archiver, self._keys), SlotKeeper(self._keys, clock)
+        deadlines = DeadlineWatch(self.archiver, self._keys)
         self._chores = ChoreThread(
             link,
             self.archiver,
             clock,
-            [tracker.over, lost.over, auditor.over],
+            [tracker.over, deadlines.over, lost.over, auditor.over],
             without_archive=[slots.over, PauseEnder(self._keys).over],
             failures=failures,
         )

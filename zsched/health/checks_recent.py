@@ -16,7 +16,7 @@ from zsched.core.occurrences.recent import RecentActivity, Stretch
 from zsched.core.runs.cells import lasting, remark, with_short_workers
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.runs.run import FAILURES, RunStatus
-from zsched.core.wording import plural, rough_duration, some
+from zsched.core.wording import plural, relative_text, rough_duration, some
 from zsched.health.facts import Finding, fine, health_check, warning
 from zsched.storage.overview import Overview
 from zsched.storage.troubled import Troubled
@@ -103,11 +103,12 @@ def check_too_late(recent: RecentActivity) -> Iterator[Finding]:
     counts = (
         (stretch.ended.get(RunStatus.EXPIRED, 0), "run", "expired in a queue"),
         (stretch.happened.get(What.EXPIRED, 0), "occurrence", "expired before firing"),
+        (stretch.happened.get(What.DEADLINE_MISSED, 0), "occurrence", "missed a deadline"),
         (stretch.missed, "occurrence", "passed and will not fire (paused, or no daemon led)"),
     )
     if parts := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
         text = f"in the last {rough_duration(stretch.span_ms)} {', '.join(parts)}"
-        remedy = "zsched history --status expired (or skipped) lists them, zsched why ID explains one schedule"
+        remedy = "zsched history --status expired (or skipped, deadline_missed) lists them, zsched why ID explains one"
         yield warning(text, remedy).about(_runs(RunStatus.EXPIRED))
 
 
@@ -189,6 +190,20 @@ def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
             remedy = "its workers are busy, or it waits for another run; if there are too few, start one more"
             found = warning(text, remedy, "rq", "worker", queue)
         yield replace(found, waits_in=frozenset({queue}), ids=waiting.ids)
+
+
+@health_check("deadlines_at_risk", Overview, "schedules")
+def check_deadlines_at_risk(overview: Overview) -> Iterator[Finding]:
+    """Report deadlines that will be missed if the next runs last as long as the last twenty of their schedules."""
+    now_ms = overview.now_ms
+    risks = [risk for report in overview.archives if report.is_alive(now_ms) for risk in report.at_risk]
+    if not risks:
+        yield fine("no deadline is at risk")
+        return
+    told = [f"{id}, {relative_text(at_ms, now_ms)}, and it takes {rough_duration(ms)}" for id, at_ms, ms in risks]
+    remedy = "zsched why ID shows where its run is: start another worker for its queue, or stop what is before it"
+    found = warning(f"{plural(len(risks), 'deadline')} at risk: {some(told, _NAMED)}", remedy)
+    yield found.about(ids=[id for id, _, _ in risks[:_NAMED]])
 
 
 @health_check("overdue_paused", Overview, "schedules", alert="paused schedules are past their time")

@@ -46,6 +46,7 @@ _OF_CHANGES: Final = {
     What.EXPIRED: "expired",
     What.COALESCED: "missed",
     What.QUARANTINED: "quarantined",
+    What.DEADLINE_MISSED: "deadline",
 }
 _OF_SKIPS: Final = {Outcome.MISSED.reason: "missed", Outcome.LIMIT.reason: "missed"}
 _WANTED_BY_PEOPLE: Final = {Outcome.PAUSED.reason, Outcome.BY_HAND.reason}  # skips that nobody needs to be told

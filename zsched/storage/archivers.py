@@ -124,6 +124,14 @@ class Report:
         return Audited(*numbers) if is_good else None
 
     @property
+    def at_risk(self) -> list[tuple[str, int, int]]:
+        """Id, deadline and usual duration, in ms, of schedules that its daemon as leader expects to be late."""
+        rows = self.about.get("at_risk") if self.about.get("leads") is True else None
+        lists = [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
+        well = (row for row in lists if [*map(type, row)] == [str, int, int])
+        return [(id, at_ms, ms) for id, at_ms, ms in well if 0 <= at_ms <= LAST_MS and 0 <= ms <= LAST_MS]
+
+    @property
     def unknown_entries(self) -> int:
         """Number of log entries that its zsched cannot read. Its state lacks their changes, so no audit uses it."""
         return self._count("unknown_entries")

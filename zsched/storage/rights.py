@@ -56,9 +56,9 @@ _OF_CLIENTS: Final = (
 SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "end_pauses", "fire", "free_slots", "get", "limits", "look", "lost",
-        "merged", "name", "named_texts", "native", "notified", "quarantine", "release", "renew", "replan", "report",
-        "restore", "restore_runs", "seat", "set_aside", "shown", "track", "trim", "unblock",
+        "acquire", "adopt", "advance", "audit", "deadline", "end_pauses", "fire", "free_slots", "get", "limits",
+        "look", "lost", "merged", "name", "named_texts", "native", "notified", "quarantine", "release", "renew",
+        "replan", "report", "restore", "restore_runs", "seat", "set_aside", "shown", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
     Role.WEB: _OF_CLIENTS,
@@ -77,9 +77,9 @@ _BY_CLIENTS: Final = (
 _COMMANDS: Final[Mapping[Role, str]] = {
     Role.CLIENT: _BY_CLIENTS,
     Role.DAEMON: (
-        "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpush lrange memory|usage "
+        "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpos lpush lrange memory|usage "
         "pexpire pttl rpush scard script|load smembers sscan subscribe time type xlen xrange xread xrevrange zcard "
-        "zcount zrandmember zrange zrangebyscore zrem zremrangebyscore zscan"
+        "zcount zrandmember zrange zrangebyscore zrem zremrangebyscore zscan zscore"
     ),
     # Of RQ's worker, read from its sources, 2.8 to 3.0; without CLIENT LIST, which it can do without. EVAL: run.note.
     # Only RQ 3: CLIENT INFO, which shows only the own connection, and ZPOPMIN and ZCOUNT, for rate limits. TIME is for

@@ -52,6 +52,7 @@ def options(
     catch_up_limit: int | None = ...,
     jitter: forms.DurationValue | None = ...,
     expires_after: forms.DurationValue | None = ...,
+    done_by: forms.DurationValue | None = ...,
     urgency: str | None = ...,
     timeout: forms.DurationValue | None = ...,
     result_ttl: forms.DurationValue | None = ...,

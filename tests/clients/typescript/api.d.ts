@@ -801,6 +801,8 @@ export interface components {
             jitter?: number | string | null;
             /** @description Drop a run that has not started this long after its due time. */
             expires_after?: number | string | null;
+            /** @description Tell if it has not succeeded by then: a local time such as 06:00, or a duration after its time. */
+            done_by?: number | string | null;
             /** @description A preset: asap, time_sensitive, digest, or a name in [urgency]. */
             urgency?: string | null;
             /** @description Time limit of a run: 5m, 1h, or -1 for none; default 180 s, RQ's own. */
@@ -920,6 +922,8 @@ export interface components {
             jitter?: number | string | null;
             /** @description Drop a run that has not started this long after its due time. */
             expires_after?: number | string | null;
+            /** @description Tell if it has not succeeded by then: a local time such as 06:00, or a duration after its time. */
+            done_by?: number | string | null;
             /** @description A preset: asap, time_sensitive, digest, or a name in [urgency]. */
             urgency?: string | null;
             /** @description Time limit of a run: 5m, 1h, or -1 for none; default 180 s, RQ's own. */
@@ -996,6 +1000,7 @@ export interface components {
             catch_up_limit: unknown;
             jitter_s: number | null;
             expires_after_s: number | null;
+            done_by: string | null;
             timeout_s: number | null;
             result_ttl_s: number | null;
             failure_ttl_s: number | null;
@@ -1088,6 +1093,7 @@ export interface components {
              * @example coalesced
              * @example excluded
              * @example duplicate
+             * @example deadline_missed
              * @example cancelled
              * @example quarantined
              * @example ended
@@ -1284,6 +1290,7 @@ export interface components {
              * @example coalesced
              * @example excluded
              * @example duplicate
+             * @example deadline_missed
              * @example cancelled
              * @example quarantined
              * @example ended

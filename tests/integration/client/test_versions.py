@@ -37,6 +37,7 @@ ONCE: list[dict[str, Any]] = [
     {"at": AT, "tags": ["b", "a"], "priority": "high"},
     {"at": AT, "tags": ["a"], "priority": "high", "jitter": 60},
     {"at": AT, "timeout": 60, "expires_after": 90},
+    {"at": AT, "done_by": "06:00"},
     {"at": AT, "enabled": False},
 ]
 RULES: list[dict[str, Any]] = [

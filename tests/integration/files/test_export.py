@@ -77,6 +77,7 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
         "urgency": lambda: chance.choice(["asap", "time_sensitive"]),
         "jitter": lambda: chance.choice([1, 0.25, 30, timedelta(seconds=59)]),
         "expires_after": lambda: chance.choice([60, 3600, 86_400 * 8, timedelta(hours=1, milliseconds=7)]),
+        "done_by": lambda: chance.choice(["06:00", "23:59:59", 90, timedelta(minutes=5)]),
         "overlap": lambda: chance.choice(["allow", "queue", "cancel_previous", "skip"]),
         "catch_up_window": lambda: chance.choice([0, 5, 7200]),
         "on_lost": lambda: chance.choice(["retry", "fail"]),

@@ -245,3 +245,11 @@ def test_a_retry_of_a_run_that_began_in_time_has_no_deadline(scheduler: ManualSc
 
     assert [RunStatus.SUCCEEDED] == [run.status for run in scheduler.work()]
     assert ["try", "try"] == tasks.CALLS
+
+
+def test_a_schedule_with_a_deadline_runs_as_others_do(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="hourly", every=HOUR, done_by="06:00")
+    scheduler.advance(HOUR)
+
+    assert [RunStatus.SUCCEEDED] == [run.status for run in scheduler.work()]
+    assert "06:00" == scheduler.client.get("hourly").done_by

@@ -10,7 +10,7 @@ from typing import Final
 
 from zsched.core.entry import Entry, any_milliseconds, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
-from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
+from zsched.core.log.rows import Advanced, DeadlinesMissed, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
 from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, Outcome, What, outcome_of
 from zsched.core.occurrences.policy import passed_in
@@ -145,6 +145,26 @@ class QuarantineEntry(ParsedEntry, kind="quarantine"):
     def changes(self) -> Iterator[Change]:
         for row in self.rows():
             yield self._change(row.id, What.QUARANTINED, nominal_ms=row.due_ms, why=row.reason)
+
+
+class DeadlineEntry(ParsedEntry, kind="deadline"):
+    """
+    Occurrences missed their deadlines. A row is the id of the run that one has or would have, "<deadline ms> <1 if it
+    was pushed, else 0>", and its state.
+    """
+
+    whats = frozenset({What.DEADLINE_MISSED})
+    is_leaders = True
+
+    def rows(self) -> Iterable[Row]:
+        yield DeadlinesMissed([key for key, _, _ in self.run_rows])
+
+    def changes(self) -> Iterator[Change]:
+        for key, words, state in self.run_rows:
+            at_ms, _, is_pushed = words.partition(" ")
+            run_id = run_id_of(*key) if is_pushed == "1" else None
+            times = {"nominal_ms": nominal_ms_of(key[1]), "next_ms": int(at_ms)}
+            yield self._change(key[0], What.DEADLINE_MISSED, run_id=run_id, why=state, **times)
 
 
 class RunNowEntry(ParsedEntry, kind="run_now"):

@@ -161,7 +161,8 @@ class EndEntry(ParsedEntry, kind="end"):
     whats = frozenset({What.RUN_ENDED})
 
     def rows(self) -> Iterable[Row]:
-        yield RunsOver([key for key, _, _ in self.run_rows])
+        rows = self.run_rows
+        yield RunsOver([key for key, _, _ in rows], [(status, facts) for _, status, facts in rows])
 
     def changes(self) -> Iterator[Change]:
         for key, status, facts in self.run_rows:

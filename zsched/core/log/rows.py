@@ -246,7 +246,17 @@ class PushedByRule(OfSchedule):
 
 @dataclass(slots=True)
 class RunsOver(OfRuns):
-    """Runs are over."""
+    """Runs are over: ``ended`` has the status and the facts of each."""
+
+    ended: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(slots=True)
+class DeadlinesMissed(OfRuns):
+    """The deadlines of occurrences passed, by the runs that they have or would have; no state is changed."""
+
+    def changed_keys(self) -> Iterator[Key]:
+        return iter(())
 
 
 @dataclass(slots=True)

@@ -41,9 +41,9 @@ class Change:
     One change to one schedule, read from one entry.
 
     ``nominal_ms``: the nominal time of an occurrence, or the new next time of a schedule. ``next_ms``: the next time of
-    a recurring schedule after it. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or mark.
-    ``by``: who asked for it, as a client says; None: a daemon did it. ``changed``: the options that a put
-    changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
+    a recurring schedule after it, or the deadline that was missed. ``first_ms`` to ``last_ms`` are *count* occurrences.
+    ``why``: reason, note or mark. ``by``: who asked for it, as a client says; None: a daemon did it. ``changed``: the
+    options that a put changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
     ``jitter_ms``: the due time of an occurrence minus its nominal time.
 
     A reader of the history adds what other entries say. ``ready_us``: the entry after its due time that put, resumed or

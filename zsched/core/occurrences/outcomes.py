@@ -32,6 +32,7 @@ class What(Enum):
     COALESCED = "coalesced"  # occurrences were left out in favour of a later one
     EXCLUDED = "excluded"  # occurrences at times that the schedule excludes: ``why`` is what excludes them
     DUPLICATE = "duplicate"  # its run existed already: not pushed again
+    DEADLINE_MISSED = "deadline_missed"  # no run of an occurrence had succeeded by its deadline: ``why`` is its state
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"  # it cannot be planned or pushed; the reason is recorded
     ENDED = "ended"  # its rule gives no more occurrences
@@ -47,7 +48,8 @@ class What(Enum):
     UNKNOWN = "unknown"  # another version of zsched decided an occurrence: ``why`` is its word
 
 
-OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.STOPPING, What.RELEASED})  # the schedule is unchanged
+# Changes that leave the schedule unchanged.
+OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.STOPPING, What.RELEASED, What.DEADLINE_MISSED})
 RESTORED_RUNS: Final = frozenset({What.PUSHED_AGAIN, What.HELD, What.RAN_AGAIN})  # Redis lost something of a run
 # Changes with a run that is in its queue, with a worker, or waits for another run. All others have none.
 PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.RETRIED, *RESTORED_RUNS})
@@ -82,6 +84,7 @@ class Outcome(Enum):
     COALESCED = "coalesced", What.COALESCED, "", "in favour of a later occurrence", "warning", "runs_coalesced"
     EXCLUDED = "excluded", What.EXCLUDED, "", "", "debug", "occurrences_excluded"
     DUPLICATE = "duplicate", What.DUPLICATE, "", "its run existed already", "warning", "duplicate_suppressed"
+    DEADLINE_MISSED = "deadline_missed", What.DEADLINE_MISSED
     CANCELLED = "cancelled", What.CANCELLED, "", "", "info", "run_cancelled"
     QUARANTINED = "quarantined", What.QUARANTINED, "", "a broken template or queue", "error", "schedule_quarantined"
 

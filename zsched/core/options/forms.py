@@ -29,10 +29,12 @@ from zsched.core.options.arguments import (
     seconds_to_ms,
 )
 from zsched.core.runs.run_id import ID
+from zsched.core.triggers.done_by import LOCAL_TIME
 from zsched.core.triggers.exclusions import MOST as MOST_EXCLUSIONS
 from zsched.core.triggers.exclusions import canonical
 from zsched.core.triggers.spec import Fold, Gap, OnExcluded
 from zsched.core.triggers.zones import zone
+from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # a malformed text
@@ -200,6 +202,15 @@ def _parts_of_limit(value: Any) -> tuple[Any, Any]:
     return getattr(value, "key", None), getattr(value, "concurrency", None)
 
 
+def _done_by(name: str, value: Any) -> str:
+    """Return the checked deadline, a local time or a duration, as text. Raises InvalidSchedule."""
+    if isinstance(value, str) and LOCAL_TIME.fullmatch(value):
+        return value
+    if isinstance(value, str) and ":" in value:
+        raise InvalidSchedule(name, value, "not a local time", "give one such as 06:00 or 18:30:15, or a duration")
+    return duration_text(seconds_to_ms(name, value, least_ms=1000))
+
+
 def _line_of(text: str) -> str:
     """Return a stored line. It may be the path of a function; a longer one would widen each listing."""
     return text if len(text) <= LONGEST_PATH else check_text("", text)
@@ -247,6 +258,7 @@ RQ_SECONDS: Final = Form(
     "DURATION", ValueType.DURATION, SECONDS, from_text=lambda text: whole_number(text, -1, LONGEST_S)
 )
 RETRIES: Final = Form("N", ValueType.NUMBER, _RETRIES, from_text=lambda text: whole_number(text, 0, MOST_RETRIES))
+DONE_BY: Final = Form("TIME|DURATION", schema=SECONDS, check=_done_by, from_text=lambda text: _done_by("done_by", text))
 CALLBACK: Final = Form("FUNC", schema={"type": ["string", "object"]})
 RATE_LIMIT: Final = Form(
     "KEY:N",

@@ -140,6 +140,9 @@ class _RunOptions(TypedDict, total=False):
     expires_after: Annotated[forms.DurationValue | None, Option(
         "Drop a run that has not started this long after its due time.", forms.duration_of(least_ms=1), Stored.JOB,
         "zs_expires", letter="e", attribute="expires_ms", elsewhere="ttl")]
+    done_by: Annotated[forms.DurationValue | None, Option(
+        "Tell if it has not succeeded by then: a local time such as 06:00, or a duration after its time.",
+        forms.DONE_BY, Stored.JOB, "zs_done_by", elsewhere="deadline sla", group=Group.LATE)]
     urgency: Annotated[str | None, Option(
         "A preset: asap, time_sensitive, digest, or a name in [urgency].", Form("NAME"), attribute="-",
         group=Group.PLACE)]

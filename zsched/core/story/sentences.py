@@ -217,6 +217,7 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.COALESCED: _coalesced,
     What.EXCLUDED: "excluded {range} {0.why}",
     What.DUPLICATE: _duplicate,
+    What.DEADLINE_MISSED: "missed its deadline {next}: {which} {0.why}",
     What.CANCELLED: _cancelled,
     What.QUARANTINED: "quarantined: {0.why}",
     What.ENDED: "ended: its rule gives no more occurrences",

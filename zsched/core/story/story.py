@@ -110,6 +110,8 @@ def tell(
         verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
     else:
         verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
+    if (missed := _missed(own)) is not None:
+        verdict = verdict.with_deadline(sentence(missed, teller.tz))
     name = schedule.name if schedule else None
     id, source = run_id or chronicle.id, chronicle.source
     return Story(id, teller.tz, verdict, lines, is_known, source, own, *teller.authors, name)
@@ -201,6 +203,7 @@ class _Teller:
             return StoryVerdict(Word.UNKNOWN, text, "see the schedule's story", ("zsched", "why", id))
         if runs:
             return self._of_run(runs[0]).after(f"it is of schedule {id}")
+        own = [one for one in own if one.what is not What.DEADLINE_MISSED] or own
         if schedule is not None and own[-1].what in _WAITS:
             state = on_schedule(schedule, now_ms, self.tz, self._hindrance)
             return state.after(f"run {run_id} of schedule {id} was not pushed")
@@ -329,7 +332,7 @@ class _Teller:
 _SKIPS: Final = (What.SKIP_ASKED, What.SKIP_TAKEN_BACK)
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, *_SKIPS, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
-_HAS_RUN: Final = RAN | OF_RUNS
+_HAS_RUN: Final = (RAN | OF_RUNS) - {What.DEADLINE_MISSED}
 _OCCURRED: Final = _HAS_RUN | {What.SKIPPED, What.EXPIRED, What.UNKNOWN}
 # Reasons to leave an occurrence out that somebody wanted.
 _WANTED: Final = (Outcome.PAUSED.reason, Outcome.BY_HAND.reason, Outcome.RULE_CHANGED.reason)
@@ -341,6 +344,13 @@ _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE, What
 def _newest(chronicle: Chronicle) -> Change | None:
     """Return the change that says what became of the newest occurrence."""
     return next((change for change in reversed(chronicle.changes) if change.what in _OCCURRED), None)
+
+
+def _missed(changes: Sequence[Change]) -> Change | None:
+    """Return the missed deadline of the newest occurrence in *changes*; None if it missed none."""
+    newest_ms = max((one.nominal_ms or 0 for one in changes if one.is_firing), default=0)
+    missed = (one for one in reversed(changes) if one.what is What.DEADLINE_MISSED)
+    return next((one for one in missed if (one.nominal_ms or 0) >= newest_ms), None)
 
 
 def in_the_way(chronicle: Chronicle) -> str | None:

@@ -38,6 +38,7 @@ class Word(StrEnum):
     NOT_RUN = "NOT RUN", True  # the same, and no worker takes it
     RUNNING = "RUNNING"
     RAN = "RAN"
+    LATE = "LATE", True  # it missed its deadline, and nothing else is wrong
     FAILED = "FAILED", True
     LOST = "LOST", True
     EXPIRED = "EXPIRED", True
@@ -104,6 +105,11 @@ class StoryVerdict:
     def after(self, text: str) -> StoryVerdict:
         """Return it with *text* behind its own."""
         return replace(self, text=f"{self.text}; {text}")
+
+    def with_deadline(self, text: str) -> StoryVerdict:
+        """Return it with *text*, which says that a deadline was missed, before its own."""
+        word = self.word if self.word.is_bad else Word.LATE
+        return replace(self, word=word, text=f"{text}; {self.text}")
 
     def completed(self, written: Callable[[Sequence[str]], str]) -> StoryVerdict:
         """Return it with its command, *written* for a shell, at the end of the remedy."""

@@ -39,6 +39,7 @@ class Mark(StrEnum):
     OPEN = "open", "queued or running"  # a ring with a point
     BAD = "failed", "failed, lost or expired"  # filled, with a cross in it
     LEFT_OUT = "left-out", "did not run"  # a cross
+    MISSED = "missed", "missed its deadline"  # a flag, at the deadline
     EXCLUDED = "excluded", "at an excluded time"  # a grey cross
     CANCELLED = "cancelled", "cancelled"  # a grey bar: by a person, so no failure
     EXPECTED = "expected", "to come"  # hollow
@@ -55,6 +56,8 @@ def mark_of(one: Change) -> Mark:
     run = one.run
     if one.what is What.CANCELLED or (run is not None and run.status is RunStatus.CANCELLED):
         return Mark.CANCELLED
+    if one.what is What.DEADLINE_MISSED:
+        return Mark.MISSED
     if one.what not in PUSHES:
         return Mark.EXCLUDED if one.what is What.EXCLUDED else Mark.LEFT_OUT
     if run is not None and run.status in (*BAD, RunStatus.EXPIRED):
@@ -104,6 +107,7 @@ _BAD_WORDS: Final = (FAILED, *(what.value for what in LEFT_OUT))
 _CELLS: Final[Sequence[_CellKind]] = (
     (Mark.BAD, (FAILED,)),
     (Mark.LEFT_OUT, _BAD_WORDS[1:]),
+    (Mark.MISSED, (What.DEADLINE_MISSED.value,)),
     (Mark.LATE, (LATE,)),
     (Mark.SUCCEEDED, [what.value for what in PUSHES]),
     (Mark.CANCELLED, (What.CANCELLED.value,)),
@@ -239,6 +243,7 @@ def bars_of(counted: Timeline) -> list[dict[str, Any]]:
 def _past_mark(shown: ShownTime, now_ms: int, one: Change) -> DrawnMark:
     """Return the mark of an outcome at its nominal time. Its bar: the time of its run, or of all that it stands for."""
     run, first_ms = one.run, one.nominal_ms if one.first_ms is None else one.first_ms
+    first_ms = one.next_ms if one.what is What.DEADLINE_MISSED else first_ms
     at = shown.place(one.at_us / 1000 if first_ms is None else first_ms)
     start = end = at
     if one.first_ms is not None and one.last_ms is not None:

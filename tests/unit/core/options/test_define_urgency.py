@@ -131,7 +131,7 @@ def test_an_update_to_an_urgency_changes_its_options(old: Schedule, changes: dic
 
 OTHER = CheckedOptions(
     tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP, on_lost=OnLost.FAIL, pause_after_failures=3,
-    jitter_ms=5000, expires_ms=60_000, rate_limit=RateLimit("mail", 3), tags=("a", "ä"),
+    jitter_ms=5000, expires_ms=60_000, done_by="06:00", rate_limit=RateLimit("mail", 3), tags=("a", "ä"),
     owner="file:x", name="The digest: v1.2",
 )  # fmt: skip
 NAMED = [pytest.param(option, id=name) for name, option in OPTIONS.items()]

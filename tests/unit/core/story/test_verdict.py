@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -438,3 +439,43 @@ def test_an_unknown_id_is_reported_with_the_reach_of_the_source(source: Source, 
     unknown = story(source=source)
 
     assert (False, "UNKNOWN", expected) == (unknown.is_known, *answer(unknown))
+
+
+LATE_TEXT = f"missed its deadline 2026-01-01 00:01:00+00:00: the occurrence of {DUE} is running for 1 min"
+FIRED = change(What.FIRED, nominal_ms=DUE_MS, run_id=RUN)
+LATE = change(What.DEADLINE_MISSED, DUE_MS + MINUTE_MS, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS,
+              why="is running for 1 min")  # fmt: skip
+NEXT = change(What.FIRED, DUE_MS + 2 * MINUTE_MS, nominal_ms=DUE_MS + 2 * MINUTE_MS, run_id="a-2")
+NEVER_FIRED = replace(LATE, run_id=None, why="never fired")
+
+
+@pytest.mark.parametrize(
+    ("changes", "runs", "expected"),
+    [
+        ([put(0), FIRED, LATE], [pushed(RUN, DUE_MS * 1000)], ("LATE", f"{LATE_TEXT}; run {RUN} is queued since")),
+        ([put(0), FIRED, LATE, run_ended(ended())], [], ("LATE", f"{LATE_TEXT}; run {RUN} succeeded after")),
+        ([put(0), LATE, FIRED], [pushed(RUN, DUE_MS * 1000)], ("LATE", f"{LATE_TEXT}; run {RUN} is queued since")),
+        ([put(0), FIRED, LATE, run_ended(ended(RunStatus.FAILED))], [], ("FAILED", f"{LATE_TEXT}; run {RUN} failed")),
+        ([put(0), FIRED, LATE, NEXT], [pushed("a-2", DUE_MS * 1000)], ("QUEUED", "run a-2 is queued since")),
+        ([put(0), NEVER_FIRED], [], ("LATE", f"{LATE_TEXT.replace('is running for 1 min', 'never fired')}; next")),
+    ],
+    ids=["queued", "succeeded late", "fired late", "failed", "a later occurrence fired", "never fired"],
+)
+def test_the_verdict_begins_with_the_missed_deadline_of_the_newest_occurrence(
+    changes: list[Change], runs: list[Run], expected: tuple[str, str]
+) -> None:
+    told = story(*changes, schedule=held(), runs=runs)
+
+    word, text = answer(told)
+    assert expected == (word, text[: len(expected[1])])
+
+
+@pytest.mark.parametrize("late", [LATE, NEVER_FIRED])
+def test_the_verdict_on_a_one_shot_or_a_run_begins_with_its_missed_deadline(late: Change) -> None:
+    gone, of_run = (
+        story(put(0), FIRED, late),
+        tell(Chronicle("a", COMPLETE, [put(0), late]), held(), DUE_MS, run_id=RUN),
+    )
+
+    assert {"missed its deadline"} == {told.verdict.text[:19] for told in (gone, of_run)}
+    assert ["LATE", "LATE"] == [told.verdict.word for told in (gone, of_run)]
