@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ from email.message import Message as Mail
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as MailHandler
+from aiosmtpd.smtp import SMTP
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,25 @@ class Receiver:
 
 
 @contextmanager
-def mail_server() -> Iterator[tuple[str, list[Mail]]]:
-    """A mail server on loopback: its URL, and the mails that it took."""
+def mail_server(host: str = "127.0.0.1") -> Iterator[tuple[str, list[Mail]]]:
+    """A mail server on a loopback address: its URL, and the mails that it took."""
     mails: list[Mail] = []
 
     class Kept(MailHandler):
         def handle_message(self, message: Mail) -> None:
             mails.append(message)
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    controller = Controller(Kept(), hostname="127.0.0.1", port=port)
-    controller.start()
-    yield f"smtp://127.0.0.1:{port}", mails
-    controller.stop()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def run(work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    server = run(loop.create_server(lambda: SMTP(Kept()), host, 0))
+    yield f"smtp://{host}:{server.sockets[0].getsockname()[1]}", mails
+    server.close()
+    run(server.wait_closed())
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

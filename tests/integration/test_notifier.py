@@ -197,7 +197,7 @@ def test_sentry_gets_an_event_that_its_own_library_reads(notified: Notified, rec
     assert event["logentry"]["formatted"].startswith("os.remove failed: FileNotFoundError")  # type: ignore[index]
 
 
-def test_a_sink_is_told_what_status_says_when_it_changes(
+def test_a_sink_gets_the_problems_of_status_when_they_change(
     notified: Notified, receiver: Receiver, client: Client, redis_client: redis.Redis
 ) -> None:
     notified(ops={"kind": "webhook", "url": receiver.url, "on": ("unhealthy",)})

@@ -282,7 +282,7 @@ def _check_sink(values: Mapping[str, Any]) -> None:
     if kind is None:
         raise ValueError(f"its kind is missing; write kind = one of: {', '.join(_OF_SINKS)}")
     for key in values.keys() - {"kind", "url", "url_file", "every_s"} - _OF_SINKS[kind]:
-        raise ValueError(f"{key} is no setting of a sink of the kind {kind}; remove it")
+        raise ValueError(f"{key} is not a setting of the kind {kind}; remove it")
     if ("url" in values) == ("url_file" in values):
         raise ValueError("it needs one of url and url_file, a file with the URL if that is a secret")
     if kind == "email" and "to" not in values:

@@ -38,7 +38,7 @@ _LONGEST_S: Final = 30.0  # between two attempts to send
 
 @dataclass
 class Surroundings:
-    """What the tellers of an archivist share."""
+    """The things that the tellers of an archivist share."""
 
     settings: Settings
     link: Link

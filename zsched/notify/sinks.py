@@ -115,8 +115,8 @@ class HttpSink(Sink):
 
     def ask(self, method: str, url: str, content: bytes | None = None, **headers: str) -> httpx.Response:
         """
-        Return the answer to a request. Raises SinkFailed: there is none, or it is no success. What is to be deleted may
-        be gone.
+        Return the answer to a request. What is to be deleted may be gone. Raises SinkFailed: there is none, or it
+        reports a failure.
         """
         named = {key.replace("_", "-"): value for key, value in headers.items()}
         try:

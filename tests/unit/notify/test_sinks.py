@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders.receivers import mail_server
 from zsched.config.settings import load_settings
 from zsched.core.facets import Facets
 from zsched.errors import ConfigError
+from zsched.notify.message import Message
 from zsched.notify.monitors import slug_of
 from zsched.notify.sinks import SinkFailed, sinks_of
 
@@ -31,7 +33,7 @@ def load(folder: Path, text: str) -> Any:
         ('kind = "slack"\nurl = "smtp://h"', "[notify.ops] url: not a URL for slack; write https://host/… or http://"),
         ('kind = "slack"\nurl = "https://h:99999/"', "[notify.ops] url: not a URL for slack"),
         ('kind = "email"\nurl = "smtp://h"', "it has nobody to write to; write to ="),
-        ('kind = "ping"\nurl = "https://h"\non = ["lost"]', "on is no setting of a sink of the kind ping; remove it"),
+        ('kind = "ping"\nurl = "https://h"\non = ["lost"]', "on is not a setting of the kind ping; remove it"),
         ('kind = "slack"\nurl = "https://h"\non = ["failing"]', "on=['failing']: write one of: failed, lost"),
         ('kind = "slack"\nurl = "https://h"\nevery_s = 0', "every_s=0: write a number from 0.1 to 86400"),
         ('kind = "slack"\nurl_file = "/nowhere/u"', "url_file='/nowhere/u': No such file or directory; write the url"),
@@ -57,16 +59,12 @@ def test_the_address_of_a_sink_has_no_secret(tmp_path: Path) -> None:
 
 
 def test_a_password_is_not_sent_to_a_mail_server_without_tls(tmp_path: Path) -> None:
-    from tests.builders.receivers import mail_server
-    from zsched.notify.message import Message
-
     (tmp_path / "secret").write_text("password")
-    with mail_server() as (url, mails):
-        port = url.rpartition(":")[2]
-        table = f'kind = "email"\nurl = "smtp://ann@127.0.0.2:{port}"\nto = ["a@b"]\nsecret_file = "{tmp_path}/secret"'
+    with mail_server("127.0.0.2") as (url, mails):
+        table = f'kind = "email"\nurl = "{url}"\nto = ["a@b"]\nsecret_file = "{tmp_path}/secret"'
         [sink] = load(tmp_path, f"[notify.ops]\n{table}\n")
 
-        with pytest.raises(SinkFailed):
+        with pytest.raises(SinkFailed, match="offers no STARTTLS"):
             sink.send(Message.of_test("default", "ops", 0))
 
     assert not mails
