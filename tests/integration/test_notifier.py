@@ -163,6 +163,19 @@ def test_a_known_failure_is_not_sent(notified: Notified, receiver: Receiver, fai
     assert ["os.rmdir"] == [message["func"] for message in receiver.messages]
 
 
+def test_a_missed_deadline_is_sent_with_the_state_of_its_run(
+    notified: Notified, receiver: Receiver, client: Client
+) -> None:
+    notified(ops={"kind": "webhook", "url": receiver.url, "on": ("deadline",)})
+
+    client.schedule("app.tasks.report", id="report", after=0, done_by=1, queue="nobody")
+
+    eventually(lambda: receiver.messages)
+    [message] = receiver.messages
+    assert ("deadline", 1) == (message["kind"], message["count"])
+    assert message["text"].startswith("app.tasks.report was not done by its deadline: ")
+
+
 def test_slack_and_mails_get_the_text_and_a_repeat_of_a_mail_has_the_same_id(
     notified: Notified, receiver: Receiver, fail: Fail
 ) -> None:
