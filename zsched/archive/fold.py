@@ -117,6 +117,8 @@ class StateWriter:
         with reading(entry):
             rows = list(parsed.rows())
             self._note(parsed)
+            for row in (one for one in rows if isinstance(one, DeadlinesMissed)):  # a scan does not know of them
+                self._deadlines.log(row.at)
         return touched_ids(rows)
 
     def found(self, n: int, entry: Entry, at: Position) -> None:

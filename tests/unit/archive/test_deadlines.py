@@ -146,6 +146,17 @@ def test_a_bootstrap_keeps_deadlines_of_the_state_before_unless_their_occurrence
         assert [OF_A, f"failed-{RUN} {DUE_MS + 10_000}", OF_R, f"ahead-{NEXT} {NEXT + 10_000}"] == pending(path)
 
 
+def test_a_bootstrap_keeps_no_deadline_that_the_log_before_its_scan_has(path: Path) -> None:
+    with closing(Archive(path, "default")) as archive:
+        take(archive, one_shots(1, "a", "logged"))
+        archive.begin_bootstrap()
+        archive.copy([entry(2, "deadline", *row_fields("deadline", f"logged-{RUN} 5 1 failed"), t_us=AFTER_US)])
+        archive.scan([one_shot("open", **WITH), one_shot("open", "logged", **WITH)], Position(1, 2, AFTER_US))
+        archive.end_bootstrap("start")
+
+        assert [OF_A] == pending(path)
+
+
 def test_a_bootstrap_from_the_log_of_a_redis_that_went_back_brings_no_settled_deadline_back(path: Path) -> None:
     puts = [one_shots(1, "a", "logged", "b"), rules(2, "r")]
     lost = [
