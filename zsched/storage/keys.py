@@ -32,6 +32,7 @@ class Keys:
         self.namespace, self.rq = namespace, RqKeys(rq_prefix)
         self.prefix = f"zsched:{{{namespace}}}:"
         self.run_suffix = suffix_of(namespace)
+        vars(self).update({name: getattr(self, name) for name, key in vars(Keys).items() if isinstance(key, NamedKey)})
 
     # -- one key for the namespace ----------------------------------------------------------
 
