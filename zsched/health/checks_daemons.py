@@ -239,7 +239,7 @@ def check_daemon_failing(overview: Overview) -> Iterator[Finding]:
     """Report failing threads and chores of running daemons. No other check notices that their work is not done."""
     for daemon in (one for one in overview.daemons if one.is_running and one.failing):
         which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
-        remedy = "its log has thread_failed, chore_failed or question_failed with the cause; it is retried"
+        remedy = "its log has thread_failed, chore_failed, question_failed or sink_failed with the cause; it is retried"
         yield warning(f"daemon {daemon.place} fails in part: {which}", remedy)
 
 
