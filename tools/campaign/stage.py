@@ -230,10 +230,11 @@ class Stage:
         return bad - named if len(bad - named) > unnamed else set()
 
     def unlike(self) -> list[str]:
-        """Return the messages that came with two contents and one id."""
+        """Return the messages that came with two contents and one id; not each archive knows the pushes of its ends."""
         bodies: dict[str, set[str]] = {}
         for request in list(self.receiver.taken):
-            bodies.setdefault(request.json["id"], set()).add(request.body.decode())
+            told = request.json | {"events": []}
+            bodies.setdefault(told["id"], set()).add(str(told))
         return ["\n".join(texts) for texts in bodies.values() if len(texts) > 1]
 
     # -- after a fault ----------------------------------------------------------------------------
