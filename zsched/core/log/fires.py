@@ -78,7 +78,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
     whats = frozenset(
         {*LEFT_OUT, What.EXCLUDED, What.FIRED, What.DUPLICATE, What.QUARANTINED, What.UNKNOWN, What.ENDED}
     )
-    is_leaders = True
+    is_leaders = is_by_rule = True
     DUPLICATE: Final = f"{Outcome.DUPLICATE.word} ".encode()  # in the body for a run that existed already
 
     @once
@@ -122,10 +122,6 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
             mine = [row for row in rows_of(self.entry.body) if row[0] == id.encode()]
             return self.entry.with_rows(mine) if mine else self.entry
         return self.entry
-
-    @property
-    def is_by_rule(self) -> bool:
-        return True
 
 
 class QuarantineEntry(ParsedEntry, kind="quarantine"):
@@ -189,6 +185,7 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
     """Runs of a recurring schedule were pushed for occurrences that had passed. The schedule is unchanged."""
 
     whats = frozenset({What.ENQUEUED})
+    is_by_rule = True
 
     def rows(self) -> Iterable[Row]:
         yield PushedByRule(self._field(b"id"), [run for _, run in self.runs], is_last=False)
@@ -196,10 +193,6 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
     def changes(self) -> Iterator[Change]:
         for key in self.runs:
             yield self._change_of(key, What.ENQUEUED, BACKFILL)
-
-    @property
-    def is_by_rule(self) -> bool:
-        return True
 
 
 def _happened(words: Mapping[str, int]) -> Counter[tuple[What, str]]:
