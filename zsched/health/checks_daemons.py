@@ -291,17 +291,15 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
 @health_check("unheard", StalledQueues, "queues")
 def check_unheard(queues: StalledQueues) -> Iterator[Finding]:
     """Report queues without workers in which jobs have waited for long."""
-    if stuck := [one for one in queues.unheard if one.is_stuck]:
-        yield from _without_workers(problem, stuck, queues.is_after_loss)
+    return _without_workers(problem, [one for one in queues.unheard if one.is_stuck], queues.is_after_loss)
 
 
 @health_check("no_worker", StalledQueues, "queues")
 def check_no_worker(queues: StalledQueues) -> Iterator[Finding]:
     """Report queues without workers in which no job has waited for long."""
-    if waiting := [one for one in queues.unheard if one.waiting and not one.is_stuck]:
-        yield from _without_workers(warning, waiting, queues.is_after_loss)
-    if empty := [one for one in queues.unheard if not one.waiting]:
-        yield from _without_workers(warning, empty, queues.is_after_loss)
+    waiting = [one for one in queues.unheard if one.waiting and not one.is_stuck]
+    yield from _without_workers(warning, waiting, queues.is_after_loss)
+    yield from _without_workers(warning, [one for one in queues.unheard if not one.waiting], queues.is_after_loss)
     if not queues.unheard and not queues.is_suspended:
         yield fine(f"every queue in use has workers ({queues.used})" if queues.used else "no queue is used")
 

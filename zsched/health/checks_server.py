@@ -125,13 +125,11 @@ def check_role(probe: Probe) -> Iterator[Finding]:
         remedy = "name some of its nodes in [redis] url: redis+cluster://host:6379,host2:6379"
         yield problem("it is one node of a Redis Cluster, and a slot may move to another", remedy)
         return
-    if probe.server.is_replica or probe.server.has_few_replicas:
-        return  # check_writes reports it
     replicas = probe.server.number("connected_slaves")
-    if not replicas and not probe.server.can_be_replaced:
+    if probe.server.is_replica or probe.server.has_few_replicas or (probe.server.can_be_replaced and not replicas):
+        return  # check_writes and check_no_replica report it
+    if not replicas:
         yield fine("a master without replicas")
-    elif not replicas:
-        return  # check_no_replica reports it
     elif probe.setting("min-replicas-to-write") == "0":
         yield warning(
             f"a master of {replicas}, with min-replicas-to-write 0: when cut off from them, it accepts writes that "
