@@ -37,7 +37,7 @@ def calendars() -> None:
 
 
 @command("list", of=calendars)
-def list_(invocation: Invocation) -> int:
+def list_(invocation: Invocation) -> None:
     """List the calendars, each with its next excluded time in UTC and the number of schedules that name it."""
     client, now_ms, found, rows = invocation.client(), SystemClock().now_ms(), [], []
     named = Counter(text for one in client.list() if one.trigger is not None for text in one.trigger.exclude)
@@ -50,7 +50,6 @@ def list_(invocation: Invocation) -> int:
         rows.append((name, str(number), at, str(named[name]), parts["owner"] or "-"))
     nothing = "this namespace has no calendar; zsched calendars put makes one"
     invocation.answer(found, Table(_COLUMNS, rows, nothing=nothing))
-    return DONE
 
 
 @command(of=calendars)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from zsched.cli.parameters import schedule_filters
-from zsched.cli.program import DONE, Invocation, command, group
+from zsched.cli.program import Invocation, command, group
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.storage.keyfile import new_key_line
 
@@ -30,7 +30,7 @@ def keys() -> None:
 
 @command(of=keys)
 @click.argument("id")
-def new(invocation: Invocation, /, id: str) -> int:
+def new(invocation: Invocation, /, id: str) -> None:
     """
     Print a line with a new key. ID names it in its file and in each signature: 1 to 8 of a-z and 0-9, such as k1. The
     key is shown only here: write it into a file that its owner alone can read.
@@ -41,7 +41,6 @@ def new(invocation: Invocation, /, id: str) -> int:
     """
     line = new_key_line(id)
     invocation.answer({"id": id, "line": line}, line)
-    return DONE
 
 
 @command(of=keys)

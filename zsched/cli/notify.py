@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from zsched.cli.output import Table
-from zsched.cli.program import DONE, Invocation, command, group
+from zsched.cli.program import Invocation, command, group
 from zsched.core.clock import SystemClock
 from zsched.notify.message import Message
 from zsched.notify.sinks import sinks_of
@@ -32,7 +32,7 @@ def notify() -> None:
 
 
 @command("list", of=notify)
-def list_(invocation: Invocation) -> int:
+def list_(invocation: Invocation) -> None:
     """List the sinks of the leader and of these settings: the last message of each, and why one fails."""
     settings = invocation.settings()
     link = invocation.link(settings)
@@ -46,7 +46,6 @@ def list_(invocation: Invocation) -> int:
     ]
     nothing = "neither the leader nor these settings have a [notify.<name>]"
     invocation.answer([one.to_dict() for one in found], Table(_COLUMNS, rows, nothing=nothing))
-    return DONE
 
 
 @command(of=notify)

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from zsched.cli.output import Table
-from zsched.cli.program import DONE, Invocation, command, program
+from zsched.cli.program import Invocation, command, program
 
 # By name, each with its purpose; pyproject.toml has their places in a checkout.
 SHIPPED: Final = {
@@ -37,7 +37,7 @@ _FILES: Final = {
 
 @command("files")
 @click.argument("name", required=False, type=click.Choice(list(_FILES)), metavar="[NAME]")
-def shipped(invocation: Invocation, name: str | None) -> int:
+def shipped(invocation: Invocation, name: str | None) -> None:
     """
     List the files that operators need beside the program, or print the one with this NAME: units of systemd, settings,
     users of Redis, alerts.
@@ -57,7 +57,6 @@ def shipped(invocation: Invocation, name: str | None) -> int:
         invocation.answer(rows, Table(("NAME", "WHAT IT IS"), _FILES.items()))
     else:
         invocation.answer({"name": name, "text": (text := _text(invocation, name))}, text.removesuffix("\n"))
-    return DONE
 
 
 def _text(invocation: Invocation, name: str) -> str:

@@ -9,7 +9,7 @@ import click
 
 from zsched.cli.output import Table
 from zsched.cli.parameters import duration, moment, moment_at
-from zsched.cli.program import DONE, Invocation, command, group
+from zsched.cli.program import Invocation, command, group
 from zsched.client.calls import caller
 from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import iso
@@ -45,7 +45,7 @@ def tokens() -> None:
 @click.option("--expires", type=duration, metavar="DURATION", help="How long it is valid, such as 90d; default always.")
 def add(
     invocation: Invocation, /, name: str, role: str, arguments: bool, expires: timedelta | None, **given: Any
-) -> int:
+) -> None:
     """
     Add account NAME and print its token, which is shown only here. Roles: viewer reads; scheduler also changes
     schedules and runs; operator may do everything. The patterns limit it; each may be repeated.
@@ -69,18 +69,16 @@ def add(
     secret = file.add(account)
     invocation.answer({**account.to_dict(), "token": secret}, secret)
     invocation.remark(f"{name} has the role {role}, in {file.path}. The token is shown only now.")
-    return DONE
 
 
 @command("list", of=tokens)
-def list_(invocation: Invocation) -> int:
+def list_(invocation: Invocation) -> None:
     """List the accounts with their role, limits, expiry and last use. The tokens themselves are stored nowhere."""
     file = accounts_file(invocation.settings())
     found = file.with_uses(file.read())
     values = ({**account.to_dict(), "used_at": iso(used_ms)} for account, used_ms in found)
     nothing = f"no account in {file.path}; {' '.join(ADD)} adds one"
     invocation.answer(values, Table(_COLUMNS, [_cells(*each) for each in found], nothing=nothing))
-    return DONE
 
 
 @command("set", of=tokens)

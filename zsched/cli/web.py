@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from zsched.cli.output import say
-from zsched.cli.program import DONE, Invocation, command
+from zsched.cli.program import Invocation, command
 from zsched.config.parsing import listen_address
 from zsched.core.clock import SystemClock
 from zsched.daemon.supervisor import Supervisor
@@ -33,7 +33,7 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
 
 @command()
 @click.option("--listen", metavar="HOST:PORT", callback=_listen, help=_LISTEN_HELP)
-def web(invocation: Invocation, listen: str | None) -> int:
+def web(invocation: Invocation, listen: str | None) -> None:
     """
     Serve the console and the HTTP API, until Ctrl-C or SIGTERM. Needs the extra: pip install 'zsched[web]'. A request
     needs a token, which `zsched tokens add` makes; people log in by it. While [rq] allow_callables is *, it only reads.
@@ -46,13 +46,13 @@ def web(invocation: Invocation, listen: str | None) -> int:
     """
     supervisor = Supervisor.from_environment(os.environ, SystemClock())
     try:
-        return _serve(invocation, listen, supervisor)
+        _serve(invocation, listen, supervisor)
     except ZschedError as error:
         supervisor.failed(str(error))
         raise
 
 
-def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -> int:
+def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -> None:
     serving, app, links, rq = _extra()
     settings = invocation.settings()
     if prefix_of_environment() != (prefix := keys_of(settings).rq.prefix):  # RQ reads it only when it is imported
@@ -74,7 +74,6 @@ def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -
         invocation.answer({"url": url, "redis": link.where}, said, people)
         supervisor.status(said)
         serving.serve(made, bound, supervisor, settings.web.timeout_s)
-    return DONE
 
 
 def _extra() -> tuple[Any, Any, Any, Any]:

@@ -13,7 +13,7 @@ import redis
 from zsched.cli.functions import importing
 from zsched.cli.output import say
 from zsched.cli.processes import import_structlog
-from zsched.cli.program import DONE, Invocation, command
+from zsched.cli.program import Invocation, command
 from zsched.config.settings import FILE_VARIABLE, Settings, load_settings, variable_of
 from zsched.core.clock import SystemClock
 from zsched.core.options.arguments import check_queue
@@ -51,7 +51,7 @@ def worker(
     with_daemon: bool,
     daemon_config: str | None,
     with_scheduler: bool,
-) -> int:
+) -> None:
     """
     Run a worker of RQ for QUEUES, in this order; default: the queue default. It is `rq worker` by zsched's settings:
     Redis, serializer, prefix and guard. It records each attempt. Start it where the functions can be imported. Ctrl-C
@@ -92,7 +92,6 @@ def worker(
     say(_guard_text(made.guard))
     with host_of(invocation, settings, daemon_config, made.name) if has_daemon else nullcontext():
         made.work(burst=burst, logging_level=settings.log.level.upper())
-    return DONE
 
 
 def host_of(invocation: Invocation, settings: Settings, file: str | None, name: str) -> DaemonHost:

@@ -19,8 +19,7 @@ no archive answers, runs are searched in the log in Redis only; ``Repaired.sourc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -159,8 +158,11 @@ class BulkChanges:
         began_ms = self._clock.monotonic_ms()
         for some in pages_of(candidates, rate.portion):
             self._link.pause(max(began_ms + rate.due_ms(tally.done) - self._clock.monotonic_ms(), 0) / 1000)
-            with _telling(tally.number, total):
+            try:
                 tally.add(act(some))
+            except RedisUnavailable as error:
+                done_before = f"{tally.number:,} of {total:,} were done before; repeating the call continues"
+                raise error.but(f"{error.problem} ({done_before})") from error
             on_progress(tally.number, total)
         return tally.result()
 
@@ -171,16 +173,6 @@ class BulkChanges:
             else IdOutcome("", error=not_found(id, self._keys))
             for id in ids
         }  # fmt: skip
-
-
-@contextmanager
-def _telling(done: int, total: int) -> Iterator[None]:
-    """Report a lost Redis with the number of candidates that were done before."""
-    try:
-        yield
-    except RedisUnavailable as error:
-        done_before = f"{done:,} of {total:,} were done before; repeating the call continues"
-        raise error.but(f"{error.problem} ({done_before})") from error
 
 
 def demand_filter(filters: Mapping[str, Any]) -> None:

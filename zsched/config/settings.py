@@ -252,9 +252,7 @@ def load_settings(
     _check_together(settings, given)
     keys_file = settings.signing.keys_file or reading.credential_file(env, reading.SIGNING_CREDENTIAL)
     return replace(
-        settings,
-        redis=_connection(settings.redis, given, env),
-        signing=replace(settings.signing, keys_file=keys_file),
+        settings, redis=_connection(settings.redis, given, env), signing=replace(settings.signing, keys_file=keys_file)
     )
 
 

@@ -171,8 +171,11 @@ class Daemon:
                         session.ticker.observe(busy.now_ms, busy.sent_ms)
                         self._pause(busy.retry_ms)
                     else:
-                        with self._serving(session.elector.term):
+                        self._health.leads = True
+                        try:
                             self._lead(session)
+                        finally:
+                            self._health.leads = False
                         if session.elector.term is None:  # it stepped down
                             self._stand_back()
                 except (Stale, ServerChanged) as error:
@@ -193,6 +196,7 @@ class Daemon:
     def _lead(self, session: Session) -> None:
         elector, ticker = session.elector, session.ticker
         assert elector.term is not None  # the campaign was won
+        self._meter.began(elector.term.epoch)
         ticker.begin(elector.term)
         session.calendars.look()
         first = elector.term
@@ -270,17 +274,6 @@ class Daemon:
         if left_ms <= 0:
             left_ms += AWAITED_MS
         return left_ms if left_ms > 0 else None
-
-    @contextmanager
-    def _serving(self, term: Term | None) -> Iterator[None]:
-        """Publish the term to meter and health inside the block."""
-        assert term is not None  # the campaign was won
-        self._health.leads = True
-        self._meter.began(term.epoch)
-        try:
-            yield
-        finally:
-            self._health.leads = False
 
     def _rest(self, session: Session, tick: Tick) -> None:
         """Sleep until the next pass. A renewal of the lease in between does not cause one."""

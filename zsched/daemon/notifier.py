@@ -37,7 +37,6 @@ from zsched.daemon import teller
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures
 from zsched.daemon.teller import LogTeller, Surroundings, Teller, place_in
-from zsched.health.facts import Finding
 from zsched.health.status import StatusView, looking
 from zsched.notify.message import UNHEALTHY, Gathered, Message, message_kind, order_of, searched_for
 from zsched.notify.monitors import monitor_of, monitors_of
@@ -284,12 +283,8 @@ def _is_well(view: StatusView) -> bool:
     return (
         abs(overview.now_ms - audited_ms) <= _AUDIT_MS
         and not overview.held_ms
-        and not any(map(_is_of_daemons, view.verdict.problems))
+        and all(problem.group in _NOT_OF_DAEMONS for problem in view.verdict.problems)
     )
-
-
-def _is_of_daemons(problem: Finding) -> bool:
-    return problem.group not in _NOT_OF_DAEMONS
 
 
 class Notifier:

@@ -110,7 +110,7 @@ class Correction:
             page = {id: self._better[id] for id in islice(self._better, _PAGE)}
             new = dict[str, int]()
             for id, t_us in page.items():
-                if not self._was_repeated(id, t_us):
+                if not any(map(self._log.contains, self._recall.restored_at(id, t_us))):  # no ``restore`` repeated it
                     new[id] = t_us
                 yield
             known = self._recall.known(new, {(id, ""): t_us for id, t_us in new.items()})
@@ -155,10 +155,6 @@ class Correction:
             if (at := last[id]) and not self._log.contains(at):
                 self._better[id] = t_us
             yield
-
-    def _was_repeated(self, id: str, t_us: int) -> bool:
-        """Return True if a ``restore`` in this log already repeated that change of *id*."""
-        return any(self._log.contains(position) for position in self._recall.restored_at(id, t_us))
 
 
 def _rows_of(entry: Entry) -> list[tuple[str, int]]:

@@ -48,29 +48,27 @@ check_archive_outdated = _of_state(
 
 
 @health_check("no_archive", Overview, "archives", follows=("writes",), alert="no archive follows the log")
-def check_no_archive(overview: Overview) -> Iterator[Finding]:
+def check_no_archive(overview: Overview) -> Finding:
     """Report that no archive follows a leader's log. Without a leader, check_no_leader has the problem."""
     if alive := sum(report.is_alive(overview.now_ms) for report in overview.archives):
-        yield fine("one archive follows the log" if alive == 1 else f"{alive} archives follow the log")
+        return fine("one archive follows the log" if alive == 1 else f"{alive} archives follow the log")
     elif overview.leader is not None:
         events = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
         remedy = f"wait while one is bootstrapping; else {events}"
-        yield problem("no archive follows the log", _RESTORE if overview.held_ms else remedy)
-    else:
-        yield skipped("no archive follows the log, as no daemon is leading")
+        return problem("no archive follows the log", _RESTORE if overview.held_ms else remedy)
+    return skipped("no archive follows the log, as no daemon is leading")
 
 
 @health_check("audit", Overview, alert="the auditor found a missing or overdue schedule")
-def check_audit(overview: Overview) -> Iterator[Finding]:
+def check_audit(overview: Overview) -> Finding:
     """Report alarms of the last audit that it could not repair."""
     if (last := last_audit(overview.archives, overview.now_ms)) is None:
-        yield fine("there was no audit lately")
+        return fine("there was no audit lately")
     elif last.alarms > last.repaired:
         text = f"the last audit: {audit_text(last, overview.now_ms)}; the daemon's log says what"
         events = "schedule_missing, occurrence_overdue, run_suppressed"
-        yield problem(text, f"look for {events}; zsched why ID explains")
-    else:
-        yield fine(f"the last audit: {audit_text(last, overview.now_ms)}")
+        return problem(text, f"look for {events}; zsched why ID explains")
+    return fine(f"the last audit: {audit_text(last, overview.now_ms)}")
 
 
 @health_check("archive_silent", Overview, "archives", follows=("writes",))

@@ -34,9 +34,9 @@ HELD_BACK_MS: Final = 60_000  # by a limit, which is meant to smooth a burst
 
 
 @health_check("redis_unseen", RedisUnseen, "redis")
-def check_redis_unseen(unseen: RedisUnseen) -> Iterator[Finding]:
+def check_redis_unseen(unseen: RedisUnseen) -> Finding:
     """Report that the daemon cannot reach Redis."""
-    yield problem(unseen.reason, "zsched doctor on its machine says why")
+    return problem(unseen.reason, "zsched doctor on its machine says why")
 
 
 @health_check("cannot_lead", DaemonHealth, "daemons")
@@ -50,23 +50,22 @@ def check_cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
 
 
 @health_check("no_leader", Overview, "daemons", follows=("writes",), alert="no daemon is leading")
-def check_no_leader(overview: Overview) -> Iterator[Finding]:
+def check_no_leader(overview: Overview) -> Finding:
     """Report that no daemon leads."""
     running = [_where(daemon) for daemon in overview.daemons if daemon.is_running]
     if overview.leader is not None:
         standbys = len(overview.of_role(DaemonRole.STANDS_BY))
         others = f", {plural(standbys, 'other')} would take over" if standbys else ""
-        yield fine(f"daemon {overview.leader} leads{others}")
+        return fine(f"daemon {overview.leader} leads{others}")
     elif running:
         text = f"no daemon is leading; reported within {SILENT_MS // 1000} s: {'; '.join(running)}"
         waits = "one of them leads soon, or its log says why not (leading_refused, redis_refused)"
-        yield problem(text, f"{waits}; else {_start(overview)}")
-    else:
-        known, see = _silent(overview)
-        text = f"no daemon is leading: {known or 'none of this namespace is running'}"
-        heard_ms = max((one.told_ms for one in overview.daemons), default=None)
-        found = problem(text, f"{see}{_start(overview)}; until then nothing fires, and nothing is lost")
-        yield found.about(since_ms=heard_ms)
+        return problem(text, f"{waits}; else {_start(overview)}")
+    known, see = _silent(overview)
+    text = f"no daemon is leading: {known or 'none of this namespace is running'}"
+    heard_ms = max((one.told_ms for one in overview.daemons), default=None)
+    found = problem(text, f"{see}{_start(overview)}; until then nothing fires, and nothing is lost")
+    return found.about(since_ms=heard_ms)
 
 
 @health_check("no_standby", Overview, "daemons", follows=("writes",))
@@ -113,12 +112,11 @@ def _start(overview: Overview) -> str:
 
 
 @health_check("late", Overview, "lateness", follows=("writes",), alert="due schedules fire late")
-def check_late(overview: Overview) -> Iterator[Finding]:
+def check_late(overview: Overview) -> Finding:
     """Report that the oldest due schedule is late."""
     if overview.late_ms <= OVERDUE_MS:
         late = f"more than {rough_duration(overview.late_ms)} late" if overview.late_ms else "overdue"
-        yield fine(f"nothing is {late}")
-        return
+        return fine(f"nothing is {late}")
     if overview.leader is None:
         remedy = "it fires when a daemon leads"
     elif overview.held_ms:
@@ -126,7 +124,7 @@ def check_late(overview: Overview) -> Iterator[Finding]:
     else:
         remedy = "look for redis_refused and clock_jumped in the leader's log, and how busy it and Redis are"
     found = problem(f"the oldest due schedule is {rough_duration(overview.late_ms)} late", remedy)
-    yield found.about(since_ms=overview.now_ms - overview.late_ms)
+    return found.about(since_ms=overview.now_ms - overview.late_ms)
 
 
 @health_check(
@@ -196,9 +194,9 @@ def check_doubt_ahead(overview: Overview) -> Iterator[Finding]:
 
 
 @health_check("quarantined", Overview, "quarantine", alert="schedules in quarantine: broken, and not fired")
-def check_quarantined(overview: Overview) -> Iterator[Finding]:
+def check_quarantined(overview: Overview) -> Finding:
     """Report schedules in quarantine."""
-    yield in_quarantine(overview.quarantined)
+    return in_quarantine(overview.quarantined)
 
 
 def in_quarantine(number: int, names: str = "") -> Finding:
@@ -274,10 +272,10 @@ _NAMED: Final = 4  # queues in a command
 
 
 @health_check("queues_unknown", QueuesUnknown, "queues")
-def check_queues_unknown(_: QueuesUnknown) -> Iterator[Finding]:
+def check_queues_unknown(_: QueuesUnknown) -> Finding:
     """Report that this user may not read the queues."""
     remedy = "ask as a user who may, such as zsched-web of zsched files users.acl; zsched doctor says what is refused"
-    yield warning("it is unknown whether workers take jobs from the queues", remedy)
+    return warning("it is unknown whether workers take jobs from the queues", remedy)
 
 
 @health_check("suspended", StalledQueues, "queues")
@@ -293,17 +291,15 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
 @health_check("unheard", StalledQueues, "queues")
 def check_unheard(queues: StalledQueues) -> Iterator[Finding]:
     """Report queues without workers in which jobs have waited for long."""
-    if stuck := [one for one in queues.unheard if one.is_stuck]:
-        yield from _without_workers(problem, stuck, queues.is_after_loss)
+    return _without_workers(problem, [one for one in queues.unheard if one.is_stuck], queues.is_after_loss)
 
 
 @health_check("no_worker", StalledQueues, "queues")
 def check_no_worker(queues: StalledQueues) -> Iterator[Finding]:
     """Report queues without workers in which no job has waited for long."""
-    if waiting := [one for one in queues.unheard if one.waiting and not one.is_stuck]:
-        yield from _without_workers(warning, waiting, queues.is_after_loss)
-    if empty := [one for one in queues.unheard if not one.waiting]:
-        yield from _without_workers(warning, empty, queues.is_after_loss)
+    waiting = [one for one in queues.unheard if one.waiting and not one.is_stuck]
+    yield from _without_workers(warning, waiting, queues.is_after_loss)
+    yield from _without_workers(warning, [one for one in queues.unheard if not one.waiting], queues.is_after_loss)
     if not queues.unheard and not queues.is_suspended:
         yield fine(f"every queue in use has workers ({queues.used})" if queues.used else "no queue is used")
 

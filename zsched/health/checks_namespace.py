@@ -94,19 +94,18 @@ def check_meta(probe: Probe) -> Iterator[Finding]:
 
 
 @health_check("format", Probe)
-def check_format(probe: Probe) -> Iterator[Finding]:
+def check_format(probe: Probe) -> Finding:
     """Check the namespace's format: scripts refuse a format that their version does not know."""
     if (value := probe.ask("HGET", probe.keys.meta(), "format")) is None:
-        yield fine("no format yet: no daemon has led here")
+        return fine("no format yet: no daemon has led here")
     elif is_known(format := number(probe.keys, "format", value)):
-        yield fine(f"format {format}, which this zsched knows")
-    else:
-        what, _, remedy = str(unknown_format(probe.keys, format)).partition(": ")
-        yield problem(f"{what}: every call is refused", remedy)
+        return fine(f"format {format}, which this zsched knows")
+    what, _, remedy = str(unknown_format(probe.keys, format)).partition(": ")
+    return problem(f"{what}: every call is refused", remedy)
 
 
 @health_check("quarantined", Probe, "quarantine")
-def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
+def check_quarantine_closely(probe: Probe) -> Finding:
     """Report schedules in quarantine, some of them with the reason."""
     key = probe.keys.quarantine()
     number, names = probe.ask("HLEN", key), ""
@@ -114,7 +113,7 @@ def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
         _, flat = probe.ask("HSCAN", key, 0, "COUNT", _LOOKED_AT)
         rows = sorted(zip(flat[::2], flat[1::2], strict=True))
         names = some([f"{text(id)} ({text(value).split(' ', 3)[-1]})" for id, value in rows])
-    yield in_quarantine(number, names)
+    return in_quarantine(number, names)
 
 
 # -- leftovers --------------------------------------------------------------------------------------

@@ -39,16 +39,15 @@ _PUT_BACK: Final = {
 
 
 @health_check("rebuilt", RecentActivity, "loss")
-def check_rebuilt(recent: RecentActivity) -> Iterator[Finding]:
+def check_rebuilt(recent: RecentActivity) -> Finding:
     """Report that Redis lost data and was rebuilt."""
     if recent.rebuilt is None:
-        yield fine(f"Redis lost nothing in the last {rough_duration(recent.stretches[-1].span_ms)}")
-        return
+        return fine(f"Redis lost nothing in the last {rough_duration(recent.stretches[-1].span_ms)}")
     changes = recent.rebuilt.changes
     parts = [f"{count:,} {_PUT_BACK[what]}" for what in _PUT_BACK if (count := changes.get(what, 0))]
     became = ", ".join(parts) or "nothing had to be restored"
     text = f"Redis lost something and was rebuilt at {_clock(recent.rebuilt.at_ms)}: "
-    yield warning(
+    return warning(
         f"{text}{'at least ' if recent.is_cut else ''}{became}",
         "zsched history --status pushed_again (or ran_again, held, skipped) lists runs that happened twice, may happen "
         "twice, or not at all; "
@@ -70,7 +69,7 @@ def check_clock_was_ahead(recent: RecentActivity) -> Iterator[Finding]:
 
 
 @health_check("failing", RecentActivity, "runs")
-def check_failing(recent: RecentActivity) -> Iterator[Finding]:
+def check_failing(recent: RecentActivity) -> Finding:
     """Report that a tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
     ended, bad = stretch.unknown(*stretch.ended), stretch.unknown(*FAILURES)
@@ -81,9 +80,8 @@ def check_failing(recent: RecentActivity) -> Iterator[Finding]:
         most = max(told, key=lambda one: one.times, default=None)
         which = f"; most often {most.run.schedule_id}, {remark(most.run)}" if most else ""
         remedy = "zsched history --status failed (or lost) lists them, zsched why ID explains one schedule"
-        yield warning(of + which, remedy).about(_runs(RunStatus.FAILED), ids=[most.run.schedule_id] if most else ())
-    else:
-        yield fine(of)
+        return warning(of + which, remedy).about(_runs(RunStatus.FAILED), ids=[most.run.schedule_id] if most else ())
+    return fine(of)
 
 
 @health_check("default_timeout", RecentActivity, "runs")
@@ -143,33 +141,30 @@ _LISTS: Final = "zsched status --json lists the schedules"
 
 
 @health_check("schedules_failing", Overview, "schedules", alert="schedules whose last runs failed")
-def check_schedules_failing(overview: Overview) -> Iterator[Finding]:
+def check_schedules_failing(overview: Overview) -> Finding:
     """Report recurring schedules whose last runs failed."""
     failing = overview.troubles.failing
     if not failing.count:
-        yield fine("no recurring schedule fails again and again")
-        return
+        return fine("no recurring schedule fails again and again")
     text = f"{failing.counted} whose last runs failed: {failing.named()}"
     remedy = f"zsched why ID shows the error, zsched history --status failed lists the runs; {_LISTS}"
-    yield warning(text, remedy).about(_runs(RunStatus.FAILED), ids=failing.ids)
+    return warning(text, remedy).about(_runs(RunStatus.FAILED), ids=failing.ids)
 
 
 @health_check("schedules_blocked", Overview, "schedules", alert="schedules are skipped, because a run is not over")
-def check_schedules_blocked(overview: Overview) -> Iterator[Finding]:
+def check_schedules_blocked(overview: Overview) -> Finding:
     """Report recurring schedules that are skipped for overlap again and again, while a worker has their run."""
     blocked = overview.troubles.blocked_by(RunStatus.RUNNING)
     if not blocked.count:
-        yield fine("no recurring schedule is blocked by its own run")
-        return
+        return fine("no recurring schedule is blocked by its own run")
     runs = overview.troubles.in_the_way
     more = {id: f", {lasting(run, overview.now_ms)}" for id, run in runs.items()}
     text = f"{blocked.counted} skipped, because a run does not end: {with_short_workers(blocked.named(more=more))}"
     remedy = f"zsched why ID names the run, zsched cancel-run RUN_ID stops it; {_LISTS}"
     if blocked.count == 1 and (run := runs.get(blocked.worst[0][0])):
         found = warning(text, "if it hangs, stop it", "zsched", "cancel-run", run.id)
-        yield found.about(ids=(*blocked.ids, run.id), since_ms=run.since_ms)
-    else:
-        yield warning(text, remedy).about(ids=blocked.ids)
+        return found.about(ids=(*blocked.ids, run.id), since_ms=run.since_ms)
+    return warning(text, remedy).about(ids=blocked.ids)
 
 
 @health_check("schedules_waiting", Overview, "schedules", follows=("writes",))
@@ -193,29 +188,27 @@ def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
 
 
 @health_check("deadlines_at_risk", Overview, "schedules")
-def check_deadlines_at_risk(overview: Overview) -> Iterator[Finding]:
+def check_deadlines_at_risk(overview: Overview) -> Finding:
     """Report deadlines that will be missed if the next runs last as long as the last twenty of their schedules."""
     now_ms = overview.now_ms
     risks = [risk for report in overview.archives if report.is_alive(now_ms) for risk in report.at_risk]
     if not risks:
-        yield fine("no deadline is at risk")
-        return
+        return fine("no deadline is at risk")
     told = [f"{id}, {relative_text(at_ms, now_ms)}, and it takes {rough_duration(ms)}" for id, at_ms, ms in risks]
     remedy = "zsched why ID shows where its run is: start another worker for its queue, or stop what is before it"
     found = warning(f"{plural(len(risks), 'deadline')} at risk: {some(told, _NAMED)}", remedy)
-    yield found.about(ids=[id for id, _, _ in risks[:_NAMED]])
+    return found.about(ids=[id for id, _, _ in risks[:_NAMED]])
 
 
 @health_check("overdue_paused", Overview, "schedules", alert="paused schedules are past their time")
-def check_overdue_paused(overview: Overview) -> Iterator[Finding]:
+def check_overdue_paused(overview: Overview) -> Finding:
     """Report paused schedules whose due time has passed."""
     late = overview.troubles.overdue_paused
     if not late.count:
-        yield fine("no paused schedule is past its time")
-        return
+        return fine("no paused schedule is past its time")
     which = f"{'' if late.is_all else 'at least '}{late.count:,} paused schedule"
     text = f"{which} is past its time" if late.count == 1 else f"{which}s are past their time"
     remedy = "zsched resume ID lets it fire, zsched cancel ID removes it; zsched ls --state paused lists all"
     id, due_ms = late.worst[0]
     act = ("zsched", "resume", id) if late.count == 1 else ("zsched", "ls", "--state", "paused")
-    yield warning(f"{text}: {late.named(in_a_row=False)}", remedy).about(act, ids=late.ids, since_ms=due_ms)
+    return warning(f"{text}: {late.named(in_a_row=False)}", remedy).about(act, ids=late.ids, since_ms=due_ms)

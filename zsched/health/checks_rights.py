@@ -86,38 +86,32 @@ _WILD: Final = "zsched-doctor"  # replaces the wildcard of a pattern
 
 
 @health_check("rights", Probe)
-def check_rights(probe: Probe) -> Iterator[Finding]:
+def check_rights(probe: Probe) -> Finding:
     """Check that the probe's user may use the commands, keys and channels of its roles."""
     if probe.server.is_replica:
-        yield skipped("rights are checked only at the master")
-        return
+        return skipped("rights are checked only at the master")
     if probe.user is not None and probe.server.release < (7,):
-        yield skipped("before Redis 7, no user can query the rights of another", "run zsched doctor as that user")
-        return
+        return skipped("before Redis 7, no user can query the rights of another", "run zsched doctor as that user")
     rights, name = rights_of(probe.roles, probe.keys), probe.user or probe.own_user
     role = " and the role ".join(probe.roles)
     try:
         if probe.user is not None and probe.ask("ACL", "GETUSER", probe.user) is None:
             remedy = "zsched files users.acl prints one of each role; who there is"
-            yield problem(f"there is no user {name}", remedy, "redis-cli", "ACL", "USERS")
-            return
+            return problem(f"there is no user {name}", remedy, "redis-cli", "ACL", "USERS")
         with _asking(probe) as may:
             rule = _lacking(rights, may)
     except RedisUnavailable as error:  # such as a rehearsal at a server that takes no writes
-        yield skipped(str(error))
-        return
+        return skipped(str(error))
     except RedisRefused as error:
         if not is_denied(error):
             raise
         said = f"user {name} may not query its own rights: {error.__cause__}"
-        yield skipped(said, _HOW[probe.server.release >= (7,)])
-        return
+        return skipped(said, _HOW[probe.server.release >= (7,)])
     if rule:
         said = f"user {name} lacks rights of the role {role}: scripts would fail, some of them halfway"
-        yield problem(said, "in the ACL file, and at once", *("redis-cli", "ACL", "SETUSER", name, *rule))
-    else:
-        has = f"{plural(len(rights.commands), 'command')} and {plural(len(rights.keys), 'pattern')} of keys"
-        yield fine(f"user {name} has all rights of the role {role}: {has}")
+        return problem(said, "in the ACL file, and at once", *("redis-cli", "ACL", "SETUSER", name, *rule))
+    has = f"{plural(len(rights.commands), 'command')} and {plural(len(rights.keys), 'pattern')} of keys"
+    return fine(f"user {name} has all rights of the role {role}: {has}")
 
 
 def form_of(command: str, key: str, channel: str = _WILD) -> list[str]:
@@ -222,22 +216,20 @@ return is_open and 1 or 0
 
 
 @health_check("sandbox", Probe)
-def check_sandbox(probe: Probe) -> Iterator[Finding]:
+def check_sandbox(probe: Probe) -> Finding:
     """Try to change a table that all scripts share."""
     try:
         sha = probe.ask("SCRIPT", "LOAD", _TRIES)
         is_open = probe.ask("EVALSHA", sha, 0) == 1
     except RedisRefused:
-        yield skipped(
+        return skipped(
             f"user {probe.own_user} may not run the script that tests this", "ask as a user who may run scripts"
         )
-        return
     if not is_open:
-        yield fine("scripts cannot change what other users' scripts do")
-        return
+        return fine("scripts cannot change what other users' scripts do")
     # Without users of their own all clients may do everything, so there is no wall to break.
     said = problem if probe.own_user != "default" else warning
-    yield said(
+    return said(
         f"{probe.server.product} lets a script change what other users' scripts do (CVE-2025-46818): "
         "users.acl does not restrict a user who may run scripts",
         "upgrade to a release of Redis or Valkey of October 2025 or later, or to your distribution's security update "
@@ -246,14 +238,12 @@ def check_sandbox(probe: Probe) -> Iterator[Finding]:
 
 
 @health_check("databases", Probe)
-def check_databases(probe: Probe) -> Iterator[Finding]:
+def check_databases(probe: Probe) -> Finding:
     """Look in the other databases for keys that users of this one may write."""
     if probe.server.is_in_cluster:
-        yield fine("a Redis Cluster has no other database")
-        return
+        return fine("a Redis Cluster has no other database")
     if probe.own_user == "default":
-        yield fine("the connection has no user of its own: every such client may write in every database")
-        return
+        return fine("the connection has no user of its own: every such client may write in every database")
     database = int(probe.link.pool.connection_kwargs.get("db") or 0)
     others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.server.info))) if n != database)
     named = (probe.keys.meta(), probe.keys.rq.queues())
@@ -266,15 +256,14 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
             elif any(isinstance(reply, RedisRefused) for reply in found):
                 unknown.append(str(number))
     if shared:
-        yield warning(
+        return warning(
             f"RQ or this namespace is also in database {some(shared)}, and users are not limited to one: "
             f"who may write in database {database} may write there",
             "give each its own Redis; Redis databases prevent accidents, not attacks",
         )
     elif unknown:
-        yield skipped(f"this user may not look into database {some(unknown)}", "ask as the operator of users.acl")
-    else:
-        yield fine("no other database has RQ or this namespace in it")
+        return skipped(f"this user may not look into database {some(unknown)}", "ask as the operator of users.acl")
+    return fine("no other database has RQ or this namespace in it")
 
 
 # -- files of passwords ------------------------------------------------------------------------------

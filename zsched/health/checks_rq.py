@@ -68,19 +68,18 @@ def _unregistered(queues: StalledQueues) -> Finding:
 
 
 @health_check("serializer", Probe)
-def check_serializer(probe: Probe) -> Iterator[Finding]:
+def check_serializer(probe: Probe) -> Finding:
     """Check the serializer of payloads. RQ's workers do not report theirs."""
     stored, configured = text(probe.ask("HGET", probe.keys.meta(), "serializer") or b""), probe.settings.rq.serializer
     if not stored:
-        yield fine(f"nothing was scheduled yet; clients with these settings write {configured}")
+        return fine(f"nothing was scheduled yet; clients with these settings write {configured}")
     elif stored != configured:
         said = f"the namespace's payloads are {stored}, and these settings say {configured}: such clients are refused"
-        yield problem(said, f"set [rq] serializer = {toml_text(stored)}, or take another namespace")
+        return problem(said, f"set [rq] serializer = {toml_text(stored)}, or take another namespace")
     elif configured == "json":
         said = "payloads are json, and RQ's workers do not report whether they read json"
-        yield skipped(said, "see that each is started as", *("rq", "worker", "QUEUE"))
-    else:
-        yield fine("payloads are pickle, which RQ's workers read by default")
+        return skipped(said, "see that each is started as", *("rq", "worker", "QUEUE"))
+    return fine("payloads are pickle, which RQ's workers read by default")
 
 
 @health_check("prefix", Probe)
@@ -160,7 +159,7 @@ def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
 
 
 @health_check("waits_twice", Probe, "rq's delayed jobs")
-def check_waits_twice(probe: Probe) -> Iterator[Finding]:
+def check_waits_twice(probe: Probe) -> Finding:
     """Report delayed jobs of RQ that also wait here: a service scheduled an imported job once more by RQ's own id."""
     keys = probe.keys
     registries = [keys.rq.registry("scheduled", queue) for queue in _queues(probe)[:_QUEUES]]
@@ -172,17 +171,15 @@ def check_waits_twice(probe: Probe) -> Iterator[Finding]:
     if twice:
         number = f"{plural(len(twice), 'delayed job')} of RQ {'waits' if len(twice) == 1 else 'wait'} here, too"
         remedy = "the schedule here does not fire if RQ's job was deleted or scheduled again; cancel one of the two"
-        yield warning(f"{number}: {some(twice)}", remedy)
-    else:
-        yield fine("no id waits both as a delayed job of RQ and as a schedule")
+        return warning(f"{number}: {some(twice)}", remedy)
+    return fine("no id waits both as a delayed job of RQ and as a schedule")
 
 
 @health_check("rq_scheduler", Probe, "rq-scheduler")
-def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
+def check_rq_scheduler(probe: Probe) -> Finding:
     """Report jobs of the package rq-scheduler. They are in one ZSET, and imported ones stay there."""
     if probe.server.is_in_cluster:
-        yield fine("rq-scheduler has no prefix, so its keys would be in other slots; they are not looked for")
-        return
+        return fine("rq-scheduler has no prefix, so its keys would be in other slots; they are not looked for")
     count, ids = probe.ask_all([("ZCARD", RQ_SCHEDULER_JOBS), ("ZRANGE", RQ_SCHEDULER_JOBS, 0, _JOBS - 1)])
     count, here = count or 0, sum(probe.ask_all(("EXISTS", probe.keys.schedule(text(id))) for id in ids or ()))
     running = _rq_schedulers(probe)
@@ -190,17 +187,16 @@ def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
     remedy = "zsched import rq-scheduler" if count > here else ""
     if names and here:
         said = f"rq-scheduler runs ({names}) with {jobs}, {here:,} of them scheduled here, too: that runs twice"
-        yield problem(said, f"stop it, then: {remedy}" if remedy else "stop it: they run here")
+        return problem(said, f"stop it, then: {remedy}" if remedy else "stop it: they run here")
     elif names:
-        yield warning(f"rq-scheduler runs ({names}) with {jobs}", f"stop it, then: {remedy}" if remedy else "stop it")
+        return warning(f"rq-scheduler runs ({names}) with {jobs}", f"stop it, then: {remedy}" if remedy else "stop it")
     elif count > here:
         seen = "cannot be asked" if running is None else "does not show" if not running.is_all else ""
         runs = f"whether it runs {seen}" if seen else "it does not run"
-        yield warning(f"rq-scheduler has {jobs}, {here:,} of them scheduled here ({runs})", remedy)
+        return warning(f"rq-scheduler has {jobs}, {here:,} of them scheduled here ({runs})", remedy)
     elif count:
-        yield fine(f"rq-scheduler has {jobs}, all of them scheduled here, and no running rq-scheduler is seen")
-    else:
-        yield fine("rq-scheduler has no jobs, and is not seen running")
+        return fine(f"rq-scheduler has {jobs}, all of them scheduled here, and no running rq-scheduler is seen")
+    return fine("rq-scheduler has no jobs, and is not seen running")
 
 
 @health_check("rq_cron", Probe, "rq's cron")

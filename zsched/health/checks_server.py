@@ -33,26 +33,25 @@ _STOPS: Final = "until then nothing can be scheduled and nothing fires, and noth
 
 
 @health_check("writes", Server, alert="Redis refuses writes")
-def check_writes(server: Server) -> Iterator[Finding]:
+def check_writes(server: Server) -> Finding:
     """Check that Redis accepts writes: without them nothing fires, and no daemon can report that it runs."""
     if (refusal := server.write_refusal) is None:
-        yield fine("Redis accepts writes")
-    else:
-        sentence, command = refusal.sentence, tuple[object, ...]()
-        match refusal:
-            case WriteRefusal.REPLICA:
-                sentence = f"it is a replica of {server.info.get('master_host')}:{server.info.get('master_port')}"
-            case WriteRefusal.FEW_REPLICAS:
-                keeping = server.good_replicas
-                wanted = server.settings.get("min-replicas-to-write", "larger")
-                sentence = f"min-replicas-to-write is {wanted}, but only {keeping} of its replicas are in sync"
-                command = ("redis-cli", "CONFIG", "SET", "min-replicas-to-write", keeping)
-            case WriteRefusal.FULL:
-                sentence = f"it is full: {_memory(server)}"
-        remedy = f"{refusal.remedy}; {_STOPS}"
-        if command:
-            remedy += "; if a failover may lose what is written"
-        yield problem(f"Redis refuses writes: {sentence}", remedy, *command)
+        return fine("Redis accepts writes")
+    sentence, command = refusal.sentence, tuple[object, ...]()
+    match refusal:
+        case WriteRefusal.REPLICA:
+            sentence = f"it is a replica of {server.info.get('master_host')}:{server.info.get('master_port')}"
+        case WriteRefusal.FEW_REPLICAS:
+            keeping = server.good_replicas
+            wanted = server.settings.get("min-replicas-to-write", "larger")
+            sentence = f"min-replicas-to-write is {wanted}, but only {keeping} of its replicas are in sync"
+            command = ("redis-cli", "CONFIG", "SET", "min-replicas-to-write", keeping)
+        case WriteRefusal.FULL:
+            sentence = f"it is full: {_memory(server)}"
+    remedy = f"{refusal.remedy}; {_STOPS}"
+    if command:
+        remedy += "; if a failover may lose what is written"
+    return problem(f"Redis refuses writes: {sentence}", remedy, *command)
 
 
 @health_check("no_replica", Server, "role", follows=("writes",))
@@ -108,16 +107,15 @@ def _memory(server: Server) -> str:
 
 
 @health_check("redis", Probe)
-def check_redis(probe: Probe) -> Iterator[Finding]:
+def check_redis(probe: Probe) -> Finding:
     """Check the server's version, and the time of a round trip."""
     round_trip_ms = min(_round_trip_ms(probe) for _ in range(_ASKED))
     said = f"{probe.server.product} at {probe.wire.where}, round trip {round_trip_ms:.2f} ms"
     if probe.server.release < OLDEST:
-        yield problem(said, "upgrade to Redis 6.2 or later, or Valkey: recurring schedules need COPY")
+        return problem(said, "upgrade to Redis 6.2 or later, or Valkey: recurring schedules need COPY")
     elif round_trip_ms > FAR_MS:
-        yield warning(said, "run daemons nearer to their Redis: each script of a leader waits for the one before")
-    else:
-        yield fine(said)
+        return warning(said, "run daemons nearer to their Redis: each script of a leader waits for the one before")
+    return fine(said)
 
 
 @health_check("role", Probe)
@@ -127,13 +125,11 @@ def check_role(probe: Probe) -> Iterator[Finding]:
         remedy = "name some of its nodes in [redis] url: redis+cluster://host:6379,host2:6379"
         yield problem("it is one node of a Redis Cluster, and a slot may move to another", remedy)
         return
-    if probe.server.is_replica or probe.server.has_few_replicas:
-        return  # check_writes reports it
     replicas = probe.server.number("connected_slaves")
-    if not replicas and not probe.server.can_be_replaced:
+    if probe.server.is_replica or probe.server.has_few_replicas or (probe.server.can_be_replaced and not replicas):
+        return  # check_writes and check_no_replica report it
+    if not replicas:
         yield fine("a master without replicas")
-    elif not replicas:
-        return  # check_no_replica reports it
     elif probe.setting("min-replicas-to-write") == "0":
         yield warning(
             f"a master of {replicas}, with min-replicas-to-write 0: when cut off from them, it accepts writes that "
@@ -148,22 +144,20 @@ _FAILING: Final = frozenset({"fail", "fail?"})  # flags in CLUSTER NODES; "nofai
 
 
 @health_check("slot", Probe)
-def check_slot(probe: Probe) -> Iterator[Finding]:
+def check_slot(probe: Probe) -> Finding:
     """Check a Redis Cluster, and its slot with all of the namespace's keys."""
     if not probe.server.is_in_cluster:
-        yield fine("no Redis Cluster")
-        return
+        return fine("no Redis Cluster")
     slot = key_slot(probe.keys.meta().encode())
     lines = probe.ask("CLUSTER", "NODES").decode().splitlines()
     here = next(line for line in lines if "myself" in line)
     failing = sum(not _FAILING.isdisjoint(line.split(" ")[2].split(",")) for line in lines)
     if f"[{slot}-" in here:
         said = f"slot {slot} is being moved key by key: nothing fires, and callers wait, until the move ends"
-        yield warning(said, "if that lasts, end it", *("redis-cli", "--cluster", "fix", "HOST:PORT"))
+        return warning(said, "if that lasts, end it", *("redis-cli", "--cluster", "fix", "HOST:PORT"))
     elif failing:
-        yield warning(f"{failing} of {len(lines)} nodes of the Cluster do not answer", "start or remove them")
-    else:
-        yield fine(f"slot {slot} of the Redis Cluster is whole; {len(lines)} nodes answer")
+        return warning(f"{failing} of {len(lines)} nodes of the Cluster do not answer", "start or remove them")
+    return fine(f"slot {slot} of the Redis Cluster is whole; {len(lines)} nodes answer")
 
 
 def _round_trip_ms(probe: Probe) -> float:
@@ -176,33 +170,31 @@ def _round_trip_ms(probe: Probe) -> float:
 
 
 @health_check("eviction", Probe)
-def check_eviction(probe: Probe) -> Iterator[Finding]:
+def check_eviction(probe: Probe) -> Finding:
     """Check that Redis evicts no keys: an evicted key is a schedule that never fires."""
     policy = probe.server.policy
     remedy = config_set("maxmemory-policy", _NEVER)
     if policy == _NEVER:
-        yield fine("maxmemory-policy is noeviction")
+        return fine("maxmemory-policy is noeviction")
     elif not probe.server.may_evict:
-        yield note(f"maxmemory-policy is {policy}: it would drop keys as soon as maxmemory is set", *remedy)
+        return note(f"maxmemory-policy is {policy}: it would drop keys as soon as maxmemory is set", *remedy)
     elif probe.settings.daemon.allow_eviction:
-        yield warning(f"maxmemory-policy {policy} may drop schedules, and [daemon] allow_eviction lets it", *remedy)
-    else:
-        yield problem(f"maxmemory-policy {policy} may drop schedules, so no daemon begins to lead", *remedy)
+        return warning(f"maxmemory-policy {policy} may drop schedules, and [daemon] allow_eviction lets it", *remedy)
+    return problem(f"maxmemory-policy {policy} may drop schedules, so no daemon begins to lead", *remedy)
 
 
 @health_check("hashes", Probe)
-def check_hashes(probe: Probe) -> Iterator[Finding]:
+def check_hashes(probe: Probe) -> Finding:
     """Check the setting for compact hashes: a waiting one-shot is compact while all its values are shorter."""
     name = "hash-max-listpack-value" if probe.server.release >= (7,) else "hash-max-ziplist-value"
     bound = probe.setting(name)
     said = f"{name} is {bound}"
     if bound is None:
-        yield skipped(f"this server has no {name}")
+        return skipped(f"this server has no {name}")
     elif int(bound) < COMPACT_BYTES:
         larger = "a schedule with a longer payload takes about 1,000 bytes instead of 620"
-        yield note(f"{said}: {larger}", *config_set(name, COMPACT_BYTES))
-    else:
-        yield fine(said)
+        return note(f"{said}: {larger}", *config_set(name, COMPACT_BYTES))
+    return fine(said)
 
 
 # -- files ------------------------------------------------------------------------------------------
@@ -271,7 +263,7 @@ def _default_may_all(probe: Probe) -> bool:
 
 
 @health_check("clock", Probe)
-def check_clock(probe: Probe) -> Iterator[Finding]:
+def check_clock(probe: Probe) -> Finding:
     """
     Compare the server's TIME with this machine's clock. The server read its clock between command and reply, so half of
     the round trip is uncertain.
@@ -282,38 +274,35 @@ def check_clock(probe: Probe) -> Iterator[Finding]:
     remedy = "run an NTP client on both: schedules fire by the server's clock, workers beat by their machines'"
     least_ms = abs(offset_ms) - uncertain_ms
     if least_ms > CLOCK_WRONG_MS:
-        yield problem(said, remedy)
+        return problem(said, remedy)
     elif least_ms > CLOCK_FAR_MS:
-        yield warning(said, remedy)
-    else:
-        yield fine(said)
+        return warning(said, remedy)
+    return fine(said)
 
 
 @health_check("test_clock", Probe, "test clock")
-def check_test_clock(probe: Probe) -> Iterator[Finding]:
+def check_test_clock(probe: Probe) -> Finding:
     """Report a test clock that a test left in the namespace."""
     names, key = ("offset_ms", "frozen_ms"), probe.keys.meta()
     values = probe.ask("HMGET", key, *names)
     found = [f"{name} = {text(value)}" for name, value in zip(names, values, strict=True) if value is not None]
     if found:
         said = f"the namespace's clock is a test's: {some(found)}; no daemon leads by it"
-        yield problem(said, "if no test is running", "redis-cli", "HDEL", key, *names, "frozen_by")
-    else:
-        yield fine("the namespace goes by the server's clock")
+        return problem(said, "if no test is running", "redis-cli", "HDEL", key, *names, "frozen_by")
+    return fine("the namespace goes by the server's clock")
 
 
 @health_check("zone_rules", Probe, "tzdata")
-def check_zone_rules(probe: Probe) -> Iterator[Finding]:
+def check_zone_rules(probe: Probe) -> Finding:
     """Compare the namespace's version of the time zone rules with this machine's."""
     version = probe.ask("HGET", probe.keys.meta(), "tzdata")
     planned, here = text(version) if version else None, installed()
     if here.version is None:
-        yield warning(f"this machine's zones are {here}", "install them: apt install tzdata, or pip install tzdata")
+        return warning(f"this machine's zones are {here}", "install them: apt install tzdata, or pip install tzdata")
     elif planned is not None and planned != here.version:
         said = f"schedules are planned by tzdata {planned}, and this machine has {here}: clients here may differ"
-        yield warning(said, "install the same version on both; a daemon that begins to lead plans again by its own")
-    else:
-        yield fine(f"tzdata {here}" + ("" if planned else "; no daemon has planned by any yet"))
+        return warning(said, "install the same version on both; a daemon that begins to lead plans again by its own")
+    return fine(f"tzdata {here}" + ("" if planned else "; no daemon has planned by any yet"))
 
 
 def _compare(probe: Probe) -> tuple[float, float]:

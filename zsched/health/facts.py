@@ -12,14 +12,13 @@ them:
     QueuesUnknown  no right to read the queues                         status
     Probe          Redis itself, for a check's own questions           doctor
 
-A check is a named function that judges one fact, and yields its findings:
+A check is a named function that judges one fact, and returns its finding, or yields several:
 
     @health_check("quarantined", Overview, "quarantine")
-    def check_quarantined(overview: Overview) -> Iterator[Finding]:
+    def check_quarantined(overview: Overview) -> Finding:
         if overview.quarantined:
-            yield warning("2 schedules in quarantine", "zsched ls --state quarantined lists them")
-        else:
-            yield fine("no schedule is in quarantine")
+            return warning("2 schedules in quarantine", "zsched ls --state quarantined lists them")
+        return fine("no schedule is in quarantine")
 
 Nothing else is needed for a new check: ``zsched status``, ``zsched doctor`` and all other views of its fact show it.
 """
@@ -251,13 +250,14 @@ class HealthCheck(Generic[Fact]):
     name: str
     group: str
     needs: type[Fact]
-    judge: Callable[[Fact], Iterator[Finding]]
+    judge: Callable[[Fact], Finding | Iterator[Finding]]
     follows: tuple[str, ...] = ()
     alert: str = ""
 
     def findings(self, fact: Fact) -> Iterator[Finding]:
         """Judge *fact*."""
-        return map(self.named, self.judge(fact))
+        found = self.judge(fact)
+        return map(self.named, [found] if isinstance(found, Finding) else found)
 
     def named(self, finding: Finding) -> Finding:
         """Return *finding* as one of this check."""
@@ -266,7 +266,7 @@ class HealthCheck(Generic[Fact]):
 
 def health_check(
     name: str, needs: type[Fact], group: str = "", *, follows: tuple[str, ...] = (), alert: str = ""
-) -> Callable[[Callable[[Fact], Iterator[Finding]]], HealthCheck[Fact]]:
+) -> Callable[[Callable[[Fact], Finding | Iterator[Finding]]], HealthCheck[Fact]]:
     """Make a check of a function; without *group*, its group is its name."""
     return lambda judge: HealthCheck(name, group or name, needs, judge, follows, alert)
 

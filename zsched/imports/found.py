@@ -109,9 +109,7 @@ def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/
 
 def _of_variable(text: str | None) -> LocalZone | None:
     """Return the zone that the variable TZ has as *text*; None if it leads to the file of the machine."""
-    if text is None:
-        return None
-    if (path := text.removeprefix(":")) == "/etc/localtime":
+    if text is None or (path := text.removeprefix(":")) == "/etc/localtime":
         return None
     if path.startswith("/"):
         path = path.partition(_FOLDER)[2]

@@ -8,7 +8,6 @@
 --        ...             ids, each once
 -- RETURNS  OK, now ms, then per id: cancelled NOTFOUND CHANGED:<present version>
 -- LOGS   cancel: rows = id, due
-keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/remove.lua

@@ -28,7 +28,6 @@
 -- the runs of a long queue from its head on: then each is the first one, and none is too far back.
 -- Not guaranteed: a worker may take a run that is too far back at the same moment. RQ's own scheduler may have fetched
 -- a run and not pushed it yet.
-keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/find.lua
 -- include lib/hash.lua

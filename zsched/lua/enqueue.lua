@@ -17,7 +17,6 @@
 --
 -- A waiting schedule with this id is replaced: it runs now, and not again at its time. With keep or error it stays; so
 -- does a run that was enqueued by such a call, for the time that the call gave, whatever became of the run.
-keep_op_ms = tonumber(keep_op_ms)
 -- include lib/now.lua
 -- include lib/texts.lua
 -- include lib/remove.lua

@@ -13,7 +13,6 @@
 --
 -- In the hash of paused schedules `by` and until_ms follow the note, which has no control characters, each behind a
 -- unit separator. A pause with the same note and end changes nothing, whoever asks.
-keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/rows.lua

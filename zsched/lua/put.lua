@@ -24,7 +24,7 @@
 -- nothing waits. So a call that is sent again because its reply was lost does nothing. Each one-shot of zsched has `zs`
 -- in its job. TAKEN: a job without `zs` has the run's key. A hash without `data` is no job: a worker wrote it back
 -- after its job was lost, so that run was pushed. Without `enabled`, a put never resumes a paused schedule.
-keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
+field_size = tonumber(field_size)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua

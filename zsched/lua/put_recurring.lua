@@ -33,7 +33,7 @@
 -- occurrence on. A new rule is planned from now on: it drops an occurrence that is due and has not fired, with those
 -- behind it. Without `enabled` a put never resumes. A change of pause_after, or a resume, resets the count of failures
 -- in a row (lib/state.lua).
-keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
+shape_count = tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua

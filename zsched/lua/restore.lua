@@ -45,10 +45,7 @@ for _, row in ipairs(rows) do
     row.place = 'gone'  -- it was pushed here, or a worker has it
   end
 end
-local places = places_of(rows)
-if reason == 'dry' then
-  return {'OK', now_ms, '-', '0', places}
-end
+-- include lib/dry.lua
 -- include lib/behind.lua
 local found, leaving = find(ids), {}
 for n, id in ipairs(ids) do

@@ -166,10 +166,7 @@ for _, row in ipairs(rows) do
     row.place = not make_way(row.run_id) and 'held' or is_pushable and row.place or 'refused'
   end
 end
-local places = places_of(rows)
-if reason == 'dry' then
-  return {'OK', now_ms, '-', '0', places}
-end
+-- include lib/dry.lua
 -- include lib/behind.lua
 local entry, chained = log_restore(), {}
 for _, row in ipairs(rows) do

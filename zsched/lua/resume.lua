@@ -13,7 +13,6 @@
 --        and plan once more), BROKEN: quarantined, and what it needs is gone or broken; an archive may have it
 -- LOGS   resume: rows = id, "<lane> <due>", after a skip "<lane> <due> <nominal> <passed>"; the nominal time is -
 --        for a one-shot; by a leader, who paused it
-keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/resume.lua
 

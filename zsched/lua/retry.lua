@@ -22,7 +22,6 @@
 -- recurring one. Fields that RQ or a task wrote into the job while it ran are left out, except meta: its first value is
 -- not known. The new run has as many retries as at first, and its deadline counts from now. All of it goes into the
 -- log, so a job with longer or more fields than a client makes is BROKEN. A payload may have any length.
-keep_op_ms = tonumber(keep_op_ms)
 -- include lib/now.lua
 -- include lib/status.lua
 -- include lib/texts.lua

@@ -20,7 +20,6 @@
 -- For occurrences: a run has the id that its occurrence would have had. A run of `again` has an extra id, numbered by
 -- its entry in the log, as in retry. Runs go to the back of their queue. The schedule keeps its last run.
 -- A recurring schedule keeps its next occurrence. Its overlap policy and catch_up do not apply, as somebody asked.
-keep_op_ms = tonumber(keep_op_ms)
 -- include lib/now.lua
 -- include lib/version.lua
 -- include lib/status.lua

@@ -17,7 +17,6 @@
 --
 -- The schedule is in a lane or paused. If no occurrence is left, its time stays: the leader records it as skipped, and
 -- the schedule ends.
-keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/state.lua

@@ -20,7 +20,7 @@ import hmac
 import json
 import smtplib
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from email.message import EmailMessage
 from fnmatch import fnmatchcase
 from html import escape
@@ -52,6 +52,7 @@ class Sink:
     The sink called *name* by its table of the settings, *given*. ``on``: the kinds of messages that it gets.
     ``every_s``: for so long equal events are gathered, or between two pings.
     ``address``: its URL without path, user and query, which may be secrets. ``secret``: the content of its secret file.
+    ``of_kind``: the classes of all kinds.
 
     Raises:
         ConfigError: a file cannot be read, or the URL is none of its kind.
@@ -59,6 +60,11 @@ class Sink:
 
     kind: ClassVar[str]
     schemes: ClassVar[tuple[str, ...]] = ("https", "http")
+    of_kind: Final = dict[str, "type[Sink]"]()
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        cls.kind = kind
+        cls.of_kind[kind] = cls
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
         self.name, self.namespace, self.given = name, namespace, given
@@ -129,10 +135,8 @@ class HttpSink(Sink):
         return answer
 
 
-class Webhook(HttpSink):
+class Webhook(HttpSink, kind="webhook"):
     """Signed as Standard Webhooks 1.0 says, if there is a secret: ``whsec_`` and Base64, or any text."""
-
-    kind = "webhook"
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
         super().__init__(name, given, namespace)
@@ -152,23 +156,20 @@ class Webhook(HttpSink):
         self.ask("POST", self._url, body, **headers)
 
 
-class Slack(HttpSink):
+class Slack(HttpSink, kind="slack"):
     """The text is escaped as Slack wants it: ``&``, ``<`` and ``>``."""
-
-    kind = "slack"
 
     def send(self, message: Message) -> None:
         text = escape("\n".join(message.lines), quote=False)
         self.ask("POST", self._url, json.dumps({"text": text}).encode(), Content_Type="application/json")
 
 
-class Email(Sink):
+class Email(Sink, kind="email"):
     """
     ``smtp://user@host:587`` with STARTTLS, or ``smtps://user@host``; the password is the secret. A repeated message has
     the same Message-ID.
     """
 
-    kind = "email"
     schemes = ("smtp", "smtps")
 
     def send(self, message: Message) -> None:
@@ -202,10 +203,8 @@ class Email(Sink):
         return server
 
 
-class Sentry(HttpSink):
+class Sentry(HttpSink, kind="sentry"):
     """*url* is the project's DSN. A message is an event, grouped by kind, function and reason."""
-
-    kind = "sentry"
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
         super().__init__(name, given, namespace)
@@ -240,10 +239,8 @@ class Sentry(HttpSink):
         )
 
 
-class Ping(HttpSink):
+class Ping(HttpSink, kind="ping"):
     """A dead-man's switch of healthchecks.io, or of another program that expects a request each minute."""
-
-    kind = "ping"
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
         super().__init__(name, {**given, "on": ()}, namespace)
@@ -256,11 +253,6 @@ class Ping(HttpSink):
         self.ask("GET", self._url)
 
 
-_KINDS: Final[dict[str, Callable[[str, Mapping[str, Any], str], Sink]]] = {
-    each.kind: each for each in (Webhook, Slack, Email, Sentry, Ping)
-}
-
-
 def sinks_of(tables: Mapping[str, Mapping[str, Any]], namespace: str) -> list[Sink]:
     """Return the sinks of the settings' *tables*, by name. Raises ConfigError."""
-    return [_KINDS[table["kind"]](name, table, namespace) for name, table in tables.items()]
+    return [Sink.of_kind[table["kind"]](name, table, namespace) for name, table in tables.items()]

@@ -21,8 +21,8 @@ as it is valid (SECURITY.md). And a task may fetch jobs with classes of RQ itsel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -106,15 +106,6 @@ class JobGuard:
     def is_on(self) -> bool:
         """True if jobs are looked at."""
         return self.mode is not GuardMode.OFF
-
-    @contextmanager
-    def deciding(self) -> Iterator[None]:
-        """Mark the time in which a job is read and decided on."""
-        self.is_deciding = True
-        try:
-            yield
-        finally:
-            self.is_deciding = False
 
     def allowed_text(self) -> str:
         """Return what may run, for people: ``3 tasks and app.jobs.* are allowed; keys k2, k1``."""

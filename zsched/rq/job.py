@@ -55,11 +55,14 @@ class Job(rq.job.Job):
         if not self._guard.is_on:
             super().restore(raw_data)
             return
-        with self._guard.deciding():
+        self._guard.is_deciding = True
+        try:
             self._fields = decode_redis_hash(raw_data)
             self.permission = self._guard.decide(self.id, self._fields, lambda: int(self.connection.time()[0]))
             super().restore(self._readable)
             self.meta, self._is_meta_foreign = self._meta_of(self._fields.get("meta")), False
+        finally:
+            self._guard.is_deciding = False
 
     @property
     def _readable(self) -> dict[str, Any]:

@@ -75,15 +75,6 @@ class SimpleWorker(Guarded, Rings, RecordsAttempts, rq.SimpleWorker):
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Execute *job*, and renew its signs of life meanwhile."""
-        with self._beating(job):
-            super().execute_job(job, queue)
-
-    def get_heartbeat_ttl(self, job: Job, *args: Any, **others: Any) -> int:
-        """Return the seconds until the next heartbeat, and a minute: as RQ's forking worker does."""
-        return int(BaseWorker.get_heartbeat_ttl(self, job, *args, **others))
-
-    @contextmanager
-    def _beating(self, job: Job) -> Iterator[None]:
         over = threading.Event()
 
         def beat() -> None:
@@ -96,10 +87,14 @@ class SimpleWorker(Guarded, Rings, RecordsAttempts, rq.SimpleWorker):
         thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         thread.start()
         try:
-            yield
+            super().execute_job(job, queue)
         finally:
             over.set()
             thread.join()
+
+    def get_heartbeat_ttl(self, job: Job, *args: Any, **others: Any) -> int:
+        """Return the seconds until the next heartbeat, and a minute: as RQ's forking worker does."""
+        return int(BaseWorker.get_heartbeat_ttl(self, job, *args, **others))
 
     def _beat(self, job: Job) -> None:
         execution = self.execution

@@ -290,9 +290,7 @@ class Proxy:
 
     def account(self, request: Request) -> Account | None:
         """Return the account of the person whom a trusted proxy names; None without one. Raises Problem."""
-        if self._header is None or not self._sent(request):
-            return None
-        if not (name := _only(request, self._header)):
+        if self._header is None or not self._sent(request) or not (name := _only(request, self._header)):
             return None
         try:
             check_by(name)

@@ -194,8 +194,7 @@ async def get_story(id: str, call: Admitted, tz: QueryText = None) -> Response:
 
 
 @router.get(
-    "/schedules",
-    **schemas.page("Schedules, by their due time.", "Schedule", "schedules", is_empty={"type": "boolean"}),
+    "/schedules", **schemas.page("Schedules, by their due time.", "Schedule", "schedules", is_empty={"type": "boolean"})
 )
 async def list_schedules(
     request: Request,

@@ -19,17 +19,17 @@ from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of
 
 _LANES: Final = frozenset(lane.value for lane in Priority)
 _LISTS: Final = frozenset({b"runs", b"uncertain", b"skipped", b"expired", b"cancelled"})  # of run ids, in a fire
+_ADVANCED: Final = {*LEFT_OUT, What.EXCLUDED, What.FIRED, What.DUPLICATE, What.QUARANTINED, What.UNKNOWN, What.ENDED}
 _UNDONE: Final = {  # words of lua/lib/moved.lua
     "deleted": "RQ's job, from which it was imported, was deleted",
     "scheduled_again": "RQ's job, from which it was imported, was scheduled again in RQ",
 }
 
 
-class FireEntry(ParsedEntry, kind="fire"):
+class FireEntry(
+    ParsedEntry, kind="fire", whats={What.FIRED, What.SKIPPED, What.EXPIRED, What.CANCELLED}, is_leaders=True
+):
     """Due one-shots left their lanes. Each text is parsed alone, so a malformed one affects no other."""
-
-    whats = frozenset({What.FIRED, What.SKIPPED, What.EXPIRED, What.CANCELLED})
-    is_leaders = True
 
     @once
     def pushed(self) -> OneShotsFired:
@@ -72,13 +72,10 @@ class FireEntry(ParsedEntry, kind="fire"):
         return Counts(_happened(words), list(map(int, dues)))
 
 
-class AdvanceEntry(ParsedEntry, kind="advance"):
+class AdvanceEntry(ParsedEntry, kind="advance", whats=_ADVANCED, is_leaders=True):
     """Due recurring schedules moved on to their next occurrence."""
 
-    whats = frozenset(
-        {*LEFT_OUT, What.EXCLUDED, What.FIRED, What.DUPLICATE, What.QUARANTINED, What.UNKNOWN, What.ENDED}
-    )
-    is_leaders = True
+    is_by_rule = True
     DUPLICATE: Final = f"{Outcome.DUPLICATE.word} ".encode()  # in the body for a run that existed already
 
     @once
@@ -123,16 +120,9 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
             return self.entry.with_rows(mine) if mine else self.entry
         return self.entry
 
-    @property
-    def is_by_rule(self) -> bool:
-        return True
 
-
-class QuarantineEntry(ParsedEntry, kind="quarantine"):
+class QuarantineEntry(ParsedEntry, kind="quarantine", whats={What.QUARANTINED}, is_leaders=True):
     """Schedules cannot be planned or pushed. Each row is parsed alone, so a malformed one affects no other."""
-
-    whats = frozenset({What.QUARANTINED})
-    is_leaders = True
 
     def rows(self) -> Iterable[Quarantined]:
         for id, words, reason in self._stored():
@@ -147,14 +137,11 @@ class QuarantineEntry(ParsedEntry, kind="quarantine"):
             yield self._change(row.id, What.QUARANTINED, nominal_ms=row.due_ms, why=row.reason)
 
 
-class DeadlineEntry(ParsedEntry, kind="deadline"):
+class DeadlineEntry(ParsedEntry, kind="deadline", whats={What.DEADLINE_MISSED}, is_leaders=True):
     """
     Occurrences missed their deadlines. A row is the id of the run that one has or would have, "<deadline ms> <1 if it
     was pushed, else 0>", and its state.
     """
-
-    whats = frozenset({What.DEADLINE_MISSED})
-    is_leaders = True
 
     def rows(self) -> Iterable[Row]:
         yield DeadlinesMissed([key for key, _, _ in self.run_rows])
@@ -167,10 +154,8 @@ class DeadlineEntry(ParsedEntry, kind="deadline"):
             yield self._change(key[0], What.DEADLINE_MISSED, run_id=run_id, why=state, **times)
 
 
-class RunNowEntry(ParsedEntry, kind="run_now"):
+class RunNowEntry(ParsedEntry, kind="run_now", whats={What.ENQUEUED}):
     """A run of a schedule was pushed before its time; ``last``: it is the last run of a recurring schedule."""
-
-    whats = frozenset({What.ENQUEUED})
 
     def rows(self) -> Iterable[Row]:
         id, run_id = self._field(b"id"), self._field(b"run")
@@ -185,10 +170,10 @@ class RunNowEntry(ParsedEntry, kind="run_now"):
         return self.fields[b"last"] == b"1"
 
 
-class BackfillEntry(ParsedEntry, kind="backfill"):
+class BackfillEntry(ParsedEntry, kind="backfill", whats={What.ENQUEUED}):
     """Runs of a recurring schedule were pushed for occurrences that had passed. The schedule is unchanged."""
 
-    whats = frozenset({What.ENQUEUED})
+    is_by_rule = True
 
     def rows(self) -> Iterable[Row]:
         yield PushedByRule(self._field(b"id"), [run for _, run in self.runs], is_last=False)
@@ -196,10 +181,6 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
     def changes(self) -> Iterator[Change]:
         for key in self.runs:
             yield self._change_of(key, What.ENQUEUED, BACKFILL)
-
-    @property
-    def is_by_rule(self) -> bool:
-        return True
 
 
 def _happened(words: Mapping[str, int]) -> Counter[tuple[What, str]]:

@@ -67,9 +67,9 @@ class Counts:
 class ParsedEntry:
     """An entry of a kind, with the answers of a kind that concerns no schedule."""
 
-    kind: ClassVar[str] = ""
-    whats: ClassVar[frozenset[What]] = frozenset()  # all kinds of change in ``changes``
-    is_leaders: ClassVar[bool] = False  # only leaders write it
+    kind: ClassVar[str]
+    whats: ClassVar[frozenset[What]]  # all kinds of change in ``changes``
+    is_leaders: ClassVar[bool]  # only leaders write it
     is_logged: ClassVar[bool] = True  # it is in the log, not only in archives
     has_records: ClassVar[bool] = False
     is_restored: ClassVar[bool] = False  # its rows repeat changes, each with the time of that change
@@ -82,11 +82,12 @@ class ParsedEntry:
         self.by = text(entry.by) if entry.by else None
         self.dropped: list[str] = []  # malformed ids, left out; only another writer makes them
 
-    def __init_subclass__(cls, *, kind: str) -> None:
+    def __init_subclass__(cls, *, kind: str, whats: Collection[What] = (), is_leaders: bool = False) -> None:
         """Register the class for *kind*; "": it is a base of others."""
         if kind in KINDS:
             raise TypeError(f"two classes for log entries of the kind {kind!r}")
-        cls.kind, cls.is_searched = kind, not cls.whats.isdisjoint(SEARCHED)
+        cls.kind, cls.whats, cls.is_leaders = kind, frozenset(whats), is_leaders
+        cls.is_searched = not cls.whats.isdisjoint(SEARCHED)
         if kind:
             KINDS[kind] = cls
 

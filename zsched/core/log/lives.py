@@ -19,10 +19,8 @@ from zsched.core.runs.run import ANOTHER_END, Run, RunStatus, ended_as, ended_ru
 from zsched.core.runs.run_id import run_id_of
 
 
-class PauseEntry(ParsedEntry, kind="pause"):
+class PauseEntry(ParsedEntry, kind="pause", whats={What.PAUSED}):
     """Schedules were paused, until a time or until they are resumed. A row is id, and "<lane> <due ms>"."""
-
-    whats = frozenset({What.PAUSED})
 
     @once
     def paused(self) -> list[Paused]:
@@ -41,13 +39,11 @@ class PauseEntry(ParsedEntry, kind="pause"):
             yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, next_ms=until, why=note)
 
 
-class SkipEntry(ParsedEntry, kind="skip"):
+class SkipEntry(ParsedEntry, kind="skip", whats={What.SKIP_ASKED, What.SKIP_TAKEN_BACK}):
     """
     Occurrences to come are skipped by hand, or not any more. A row is id, and "<verb> <times> <next nominal ms> <next
     due ms> <state>"; the verb is skip or take_back.
     """
-
-    whats = frozenset({What.SKIP_ASKED, What.SKIP_TAKEN_BACK})
 
     def rows(self) -> Iterator[Skips]:
         for id, words, _ in self._stored():
@@ -63,13 +59,11 @@ class SkipEntry(ParsedEntry, kind="skip"):
                 yield self._change(row.id, what, nominal_ms=at_ms, why=note)
 
 
-class ResumeEntry(ParsedEntry, kind="resume"):
+class ResumeEntry(ParsedEntry, kind="resume", whats={What.RESUMED, What.SKIPPED, What.EXCLUDED, What.ENDED}):
     """
     Schedules were resumed. A row is id, and "<lane> <due ms>". Without the occurrences that passed in the pause, its
     words are "<lane> <due ms> <nominal ms> <passed>". If the pause was until then, who paused it follows.
     """
-
-    whats = frozenset({What.RESUMED, What.SKIPPED, What.EXCLUDED, What.ENDED})
 
     @once
     def resumed(self) -> list[Resumed]:
@@ -101,11 +95,8 @@ class ResumeEntry(ParsedEntry, kind="resume"):
         return [row.id for row in self.resumed if row.due_ms is not None and row.due_ms * 1000 < self.at_us]
 
 
-class ReplanEntry(ParsedEntry, kind="replan"):
+class ReplanEntry(ParsedEntry, kind="replan", whats={What.REPLANNED, What.EXCLUDED}, is_leaders=True):
     """Rules of zones or calendars changed. In ``changes``, ``nominal_ms`` is the old time, ``next_ms`` the new one."""
-
-    whats = frozenset({What.REPLANNED, What.EXCLUDED})
-    is_leaders = True
 
     @once
     def moved(self) -> list[Replanned]:
@@ -152,13 +143,11 @@ _AGAIN: Final = ANOTHER_END.encode()
 _LONGEST_RERUN: Final = 20  # characters of "-r" and its number, at the end of a run id
 
 
-class EndEntry(ParsedEntry, kind="end"):
+class EndEntry(ParsedEntry, kind="end", whats={What.RUN_ENDED}):
     """
     Runs are over. A row is run id, status, and facts (JSON, ``core.runs.run.facts_text``). Leaders write it, and
     clients that cancel a run.
     """
-
-    whats = frozenset({What.RUN_ENDED})
 
     def rows(self) -> Iterable[Row]:
         rows = self.run_rows
@@ -197,20 +186,15 @@ class EndEntry(ParsedEntry, kind="end"):
         return self.entry.with_rows(rows) if rows else None
 
 
-class StateEntry(ParsedEntry, kind="state"):
+class StateEntry(ParsedEntry, kind="state", is_leaders=True):
     """Recurring schedules have other counts, of failures or of skipped occurrences in a row. A row is id and state."""
-
-    is_leaders = True
 
     def rows(self) -> list[Counted]:
         return [Counted(id, "" if state == "-" else state) for id, state, _ in self._stored()]
 
 
-class AgainEntry(ParsedEntry, kind="again"):
+class AgainEntry(ParsedEntry, kind="again", whats={What.RUN_AGAIN}, is_leaders=True):
     """Runs of dead workers are in their queues again. A row is run id, attempt and reason."""
-
-    whats = frozenset({What.RUN_AGAIN})
-    is_leaders = True
 
     def rows(self) -> Iterable[Row]:
         yield Mentioned([key for key, _, _ in self.run_rows])
@@ -220,10 +204,8 @@ class AgainEntry(ParsedEntry, kind="again"):
             yield self._change_of(key, What.RUN_AGAIN, why, count=int(attempt))
 
 
-class StopEntry(ParsedEntry, kind="stop"):
+class StopEntry(ParsedEntry, kind="stop", whats={What.STOPPING}):
     """The workers of runs were asked to stop them. Their ends are other entries."""
-
-    whats = frozenset({What.STOPPING})
 
     def rows(self) -> Iterable[Row]:
         yield Mentioned(self.runs)
@@ -233,11 +215,8 @@ class StopEntry(ParsedEntry, kind="stop"):
             yield self._change_of(key, What.STOPPING)
 
 
-class UnblockEntry(ParsedEntry, kind="unblock"):
+class UnblockEntry(ParsedEntry, kind="unblock", whats={What.RELEASED}, is_leaders=True):
     """Runs that waited for others are in their queues. A row is run id and reason."""
-
-    whats = frozenset({What.RELEASED})
-    is_leaders = True
 
     def rows(self) -> Iterable[Row]:
         yield Mentioned([key for key, _, _ in self.run_rows])
@@ -247,10 +226,8 @@ class UnblockEntry(ParsedEntry, kind="unblock"):
             yield self._change_of(key, What.RELEASED, why)
 
 
-class TermEntry(ParsedEntry, kind="term"):
+class TermEntry(ParsedEntry, kind="term", is_leaders=True):
     """A term began."""
-
-    is_leaders = True
 
     def sentence(self) -> str:
         return f"daemon {self._shown(b'daemon')} leads"

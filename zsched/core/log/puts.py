@@ -36,10 +36,9 @@ _RESTORED: Final = {
 }
 
 
-class PutEntry(ParsedEntry, kind="put"):
+class PutEntry(ParsedEntry, kind="put", whats={What.PUT}):
     """One-shots were put."""
 
-    whats = frozenset({What.PUT})
     has_records = True
 
     @once
@@ -109,10 +108,8 @@ class PutEntry(ParsedEntry, kind="put"):
         return dict(enumerate(range(first + 3, first + 4 * int(body[first - 1]), 4)))
 
 
-class PutRecurringEntry(RecordsEntry, kind="put_recurring"):
+class PutRecurringEntry(RecordsEntry, kind="put_recurring", whats={What.PUT, What.SKIPPED}):
     """Recurring schedules were put. A paused one, without a note, keeps that which it has."""
-
-    whats = frozenset({What.PUT, What.SKIPPED})
 
     @once
     def found(self) -> list[tuple[int, Record]]:
@@ -167,13 +164,11 @@ class PutRecurringEntry(RecordsEntry, kind="put_recurring"):
         return int(created_at) < self.at_us // 1000  # created earlier; in this millisecond is not known
 
 
-class EnqueueEntry(RecordsEntry, kind="enqueue"):
+class EnqueueEntry(RecordsEntry, kind="enqueue", whats={What.ENQUEUED, What.RETRIED}):
     """
     Runs were pushed at once, or once more. A row is run id, "<front> <fields n> <of>", and the pairs of its job; ``of``
     is the run that it repeats; ``now``, if it is a one-shot that runs now instead of at its time; or -.
     """
-
-    whats = frozenset({What.ENQUEUED, What.RETRIED})
 
     @once
     def found(self) -> list[tuple[int, Record]]:
@@ -214,10 +209,8 @@ class EnqueueEntry(RecordsEntry, kind="enqueue"):
         return {of: run_id for of, run_id in runs if of not in ("-", _NOW)}
 
 
-class CancelEntry(ParsedEntry, kind="cancel"):
+class CancelEntry(ParsedEntry, kind="cancel", whats={What.CANCELLED}):
     """Schedules were cancelled. A row is id and due time."""
-
-    whats = frozenset({What.CANCELLED})
 
     @once
     def cancelled(self) -> list[tuple[str, int | None]]:
@@ -232,10 +225,9 @@ class CancelEntry(ParsedEntry, kind="cancel"):
             yield self._change(id, What.CANCELLED, nominal_ms=due_ms)
 
 
-class RestoreEntry(RecordsEntry, kind="restore"):
+class RestoreEntry(RecordsEntry, kind="restore", whats={What.RESTORED, *(what for what, _ in _RESTORED.values())}):
     """An archive restored losses of Redis, or corrected errors that an audit or another archive found."""
 
-    whats = frozenset({What.RESTORED, *(what for what, _ in _RESTORED.values())})
     is_restored = True
 
     @property
@@ -293,10 +285,9 @@ class MergedEntry(ParsedEntry, kind="merged"):
         return f"all that archive {self._shown(b'archive')} knows is in Redis"
 
 
-class ScanEntry(RecordsEntry, kind="scan"):
+class ScanEntry(RecordsEntry, kind="scan", whats={What.FOUND}):
     """Content of Redis, read by a bootstrap. It is not an entry of the log, so it has no seq."""
 
-    whats = frozenset({What.FOUND})
     is_logged = False
 
     @classmethod

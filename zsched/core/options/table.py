@@ -223,14 +223,7 @@ class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, _UniqueOptions, tot
 
 
 class _TimedOptions(
-    _OnceOptions,
-    RuleOptions,
-    _CallOptions,
-    _PlaceOptions,
-    _ScheduleOnly,
-    _RunOptions,
-    _ConditionOptions,
-    total=False,
+    _OnceOptions, RuleOptions, _CallOptions, _PlaceOptions, _ScheduleOnly, _RunOptions, _ConditionOptions, total=False
 ):
     """All options that an update can change."""
 

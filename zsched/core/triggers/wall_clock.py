@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from calendar import isleap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -170,25 +170,23 @@ class WallRule(ABC):
     def next_wall(self, wall_s: int) -> int | None:
         """The first match at or after *wall_s*, or None."""
         this_year = year_of(wall_s)
-        for number in range(this_year, min(this_year + self.cycle_years, LAST_YEAR) + 1):
-            year = shape(number)
-            start = year.first * DAY_S
-            layers = self.layers(year)
-            found = [hit for mask, times in layers if (hit := _first(mask, times, wall_s - start)) is not None]
-            if found:
-                return start + min(found)
-        return None
+        return self._nearest(wall_s, range(this_year, min(this_year + self.cycle_years, LAST_YEAR) + 1), _first, min)
 
     def last_wall(self, wall_s: int) -> int | None:
         """The last match at or before *wall_s*, or None."""
         this_year = year_of(wall_s)
-        for number in range(this_year, max(this_year - self.cycle_years, FIRST_YEAR) - 1, -1):
-            year = shape(number)
+        return self._nearest(
+            wall_s, range(this_year, max(this_year - self.cycle_years, FIRST_YEAR) - 1, -1), _last, max
+        )
+
+    def _nearest(
+        self, wall_s: int, years: range, hit_in: Callable[..., int | None], best: Callable[[list[int]], int]
+    ) -> int | None:
+        for year in map(shape, years):
             start = year.first * DAY_S
-            layers = self.layers(year)
-            found = [hit for mask, times in layers if (hit := _last(mask, times, wall_s - start)) is not None]
-            if found:
-                return start + max(found)
+            hits = (hit_in(mask, times, wall_s - start) for mask, times in self.layers(year))
+            if found := [hit for hit in hits if hit is not None]:
+                return start + best(found)
         return None
 
     def count_wall_times(self, start_s: int, end_s: int) -> int:

@@ -7,6 +7,7 @@
 -- Only the reply of a call that changed something is kept. A refusal writes nothing, and is decided again.
 -- Replies are flat lists of words, ids and numbers without spaces, kept joined by spaces.
 -- include lib/meta.lua
+keep_op_ms = tonumber(keep_op_ms)
 local seq_before = seq
 if keep_op_ms > 0 then
   local kept = redis.call('GET', op_key)

@@ -138,9 +138,7 @@ def test_an_entry_touches_the_schedules_that_it_names(name: str) -> None:
 def conjured() -> Iterator[Entry]:
     """An entry of a kind that exists only in this test: its class is all that there is of it."""
 
-    class Conjured(ParsedEntry, kind="conjure"):
-        whats = frozenset({What.FIRED})
-
+    class Conjured(ParsedEntry, kind="conjure", whats={What.FIRED}):
         def rows(self) -> Iterable[Row]:
             yield OneShotsFired(self._keys(b"out_of_a_hat"))
 
