@@ -292,7 +292,7 @@ def items(receiver: Receiver) -> list[Any]:
     return found
 
 
-def test_monitors_of_healthchecks_are_made_with_the_schedule_and_removed_with_it(
+def test_monitors_of_healthchecks_are_made_with_the_rule_and_removed_with_it(
     notified: Notified, receiver: Receiver, client: Client, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     def answer(request: Request) -> tuple[int, bytes]:
@@ -311,7 +311,7 @@ def test_monitors_of_healthchecks_are_made_with_the_schedule_and_removed_with_it
     eventually(lambda: len(waiting) == 1)
     work_off(waiting, redis_client)
     eventually(lambda: "/ping/uuid-1" in [one.path for one in receiver.taken])
-    client.cancel("hourly")
+    client.schedule("os.getpid", id="hourly", rrule="FREQ=MONTHLY")  # which it does not understand
     eventually(lambda: [one for one in receiver.taken if one.method == "DELETE"])
 
     [made] = [one for one in of_api(receiver) if one.method == "POST"]

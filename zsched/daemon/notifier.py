@@ -19,7 +19,7 @@ they come when one does. A receiver that refuses a message gets it again and aga
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from zsched.archive.body import of_kinds
@@ -176,42 +176,42 @@ class MonitorTeller(LogTeller):
         if (now_us := self.place.archived_us()) is None:
             return teller.LOOK_S
         with self.place.history() as history:
-            n, end = self.first_number(history, self._behind, now_us), history.position
+            n, end, last_n = self.first_number(history, self._behind, now_us), history.position, history.last_n
             query = f"SELECT n FROM entry WHERE n > ? AND {of_kinds(kinds_telling(*_OF_MONITORS))} ORDER BY n LIMIT ?"
             numbers = [n for (n,) in history.db.execute(query, (n, _MANY))]
-            for n in numbers:
-                self._tell_entry(history, n)
-                self._read_n = n
-            if len(numbers) == _MANY:
-                return 0.0
-            self._read_n = history.last_n
-        if end is not None and (self._behind is None or self._behind.position != end):
+            found = [(n, change) for n in numbers for change in self._wanted(history, n)]
+        for n, change in found:  # not while the archive is read: a receiver may be slow
+            self._read_n = n - 1
+            self._tell_change(change)
+        self._read_n = last_n if len(numbers) < _MANY else numbers[-1]
+        if len(numbers) < _MANY and end is not None and (self._behind is None or self._behind.position != end):
             self._behind = SearchCursor(end)
             self.note(term, str(self._behind))
-        return teller.LOOK_S
+        return teller.LOOK_S if len(numbers) < _MANY else 0.0
 
-    def _tell_entry(self, history: History, n: int) -> None:
-        """Tell what entry *n* says of schedules. Raises SinkFailed."""
+    def _wanted(self, history: History, n: int) -> Iterator[Change]:
+        """Yield what entry *n* says of the schedules with monitors."""
         entry = history.entry(n)
         facets = None if entry is None else FacetsOfChanges(facets_at(history.db, n), parse(entry, history.run_suffix))
         for number, change in enumerate(history.changes_in(entry)):
-            if facets is None or change.what not in _OF_MONITORS:
-                continue
-            mine = facets.of(change, number)
-            mine = facets_before(history, change, n) if mine == NO_FACETS else mine
-            if not (mine.is_rule and self.sink.wants(mine)):
-                continue
-            if change.what in _ENDS:
-                self._monitors.remove(change.id)
-                continue
-            schedule = self.place.reader.find(change.id)
-            monitor = None if schedule is None else monitor_of(schedule, self.sink.namespace)
-            if monitor is not None:
-                self._monitors.put(monitor)
-                if change.what is What.RUN_ENDED:
-                    run = run_that_ended(change)
-                    self._monitors.check_in(monitor, run)
-                    self.worked(f"{run.id} {run.status.value}")
+            if facets is not None and change.what in _OF_MONITORS:
+                mine = facets.of(change, number)
+                mine = facets_before(history, change, n) if mine == NO_FACETS else mine
+                if mine.is_rule and self.sink.wants(mine):
+                    yield change
+
+    def _tell_change(self, change: Change) -> None:
+        """Tell *change* of a schedule. Raises SinkFailed."""
+        schedule = None if change.what in _ENDS else self.place.reader.find(change.id)
+        monitor = None if schedule is None else monitor_of(schedule, self.sink.namespace)
+        if monitor is not None:
+            self._monitors.put(monitor)
+            if change.what is What.RUN_ENDED:
+                run = run_that_ended(change)
+                self._monitors.check_in(monitor, run)
+                self.worked(f"{run.id} {run.status.value}")
+        elif change.what is not What.RUN_ENDED:  # it is gone, or has another rule
+            self._monitors.remove(change.id)
 
 
 class StatusTeller(Teller):
