@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess, DaemonThread, leading_daemon
 from tests.builders.leaders import know
 from tests.builders.workers import RqWorkers
@@ -193,7 +194,7 @@ def test_a_deadline_is_logged_once_although_redis_is_flushed_in_between(
 
 
 def test_a_logged_deadline_is_not_logged_again_after_redis_was_flushed(
-    daemon: DaemonThread, client: Client, missed: Missed, redis_client: redis.Redis
+    daemon: DaemonThread, client: Client, missed: Missed, redis_client: redis.Redis, zsched: Zsched
 ) -> None:
     put(client, "succeed", id="before")
     eventually(missed)
@@ -205,6 +206,8 @@ def test_a_logged_deadline_is_not_logged_again_after_redis_was_flushed(
     assert_once(client, missed)
 
     assert ["before", "a", "last"] == [one.id for one in reversed(list(client.history(status="deadline_missed")))]
+    late = zsched.json("history", "--status", "late")["occurrences"]
+    assert ["last", "a", "before"] == [one["id"] for one in late]
 
 
 def test_a_deadline_is_logged_once_although_leaders_are_killed_before_and_after(

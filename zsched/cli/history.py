@@ -16,7 +16,7 @@ from zsched.client import Client
 from zsched.client.past import Past, history_parts
 from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.outcomes import OUTCOMES
+from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.replacements import Replacement, Replacements
 from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import BAD, RunStatus
@@ -34,6 +34,8 @@ _ERASE: Final = "\x1b[K"  # to the end of the line
 _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so
 T = TypeVar("T")
 _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunStatus)))  # cancelled is both
+_SHORT: Final = {"late": What.DEADLINE_MISSED.value}
+_STATUS: Final = click.Choice([*_STATUSES, *_SHORT])
 
 
 @command()
@@ -109,7 +111,7 @@ def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
 
 @command()
 @click.argument("id", required=False, shell_complete=completed_ids)
-@click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
+@click.option("--status", type=_STATUS, help="Only occurrences, or runs, with this outcome; late: deadline_missed.")
 @facet_filters("occurrences")
 @time_option("--since", "Not before this time, or 2h for two hours ago.", or_span=True)
 @time_option("--until", "Before this time.", or_span=True)
@@ -133,6 +135,7 @@ def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all
         raise click.UsageError("--all and --limit contradict each other; give one of them")
     asking, limit = _Asking(invocation), None if is_all else limit or _LIMIT
     filters |= {name: moment_at(filters[name], name, tz) for name in ("since", "until")}
+    filters["status"] = _SHORT.get(filters["status"], filters["status"])
     parts = asking.parts(lambda past: history_parts(past, id, limit=limit, **filters))
     search = _Search(asking, id, parts, tz, has_progress=not invocation.wants_json)
     if invocation.wants_json and is_all:
