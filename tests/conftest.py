@@ -18,6 +18,7 @@ import redis
 import structlog
 from hypothesis import settings
 
+from tests.builders.receivers import Receiver
 from tests.builders.redises import connect
 from tests.suite import starts
 from tests.waiting import WITHIN_S
@@ -163,3 +164,11 @@ def guard() -> Iterator[Guard]:
     """A guard that holds every process of the test."""
     with Guard() as guard:
         yield guard
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver of the notifier's messages."""
+    receiver = Receiver()
+    yield receiver
+    receiver.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,13 +21,6 @@ from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.embedded import EmbeddedRedis
 
 pytestmark = pytest.mark.once
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
 
 
 @pytest.fixture

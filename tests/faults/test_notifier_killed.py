@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,18 +25,12 @@ RUNS = 120
 KILLS = 3
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver, number = Receiver(), itertools.count()
-    receiver.answer = lambda request: (200, b"") if next(number) % 2 else (500, b"try again")
-    yield receiver
-    receiver.close()
-
-
 def test_every_failure_is_sent_in_order_and_repeats_have_their_ids_while_leaders_are_killed(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, receiver: Receiver, tmp_path: Path
 ) -> None:
     know(watch)
+    attempts = itertools.count()
+    receiver.answer = lambda request: (200, b"") if next(attempts) % 2 else (500, b"try again")
     config = tmp_path / "zsched.toml"
     config.write_text(f'[notify.ops]\nkind = "webhook"\nurl = "{receiver.url}"\non = ["failed"]\nevery_s = 2\n')
     client = Client.from_url(server.url)

@@ -18,15 +18,15 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "zsched.toml"
 
 
-def test_a_test_message_is_sent_from_here_and_a_refusal_is_reported(zsched: Zsched, config: Path) -> None:
-    receiver = Receiver()
+def test_a_test_message_is_sent_from_here_and_a_refusal_is_reported(
+    zsched: Zsched, config: Path, receiver: Receiver
+) -> None:
     config.write_text(f'[notify.ops]\nkind = "webhook"\nurl = "{receiver.url}/secret"\n')
 
     sent = zsched("notify", "test", "ops", "-c", str(config))
     unknown = zsched("notify", "test", "other", "-c", str(config))
     receiver.answer = lambda request: (404, b"no such hook")
     refused = zsched("notify", "test", "ops", "-c", str(config))
-    receiver.close()
 
     assert (DONE, "ops: sent\n") == (sent.exit_code, sent.stdout)
     assert "A test of [notify.ops] of zsched default" in receiver.messages[0]["text"]

@@ -40,13 +40,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
-
-
-@pytest.fixture
 def notified(redis_url: str, client: Client) -> Iterator[Notified]:
     """A function that starts a daemon with sinks, and returns when it leads."""
     with ExitStack() as stack:

@@ -18,13 +18,6 @@ from zsched.storage.overview import read_overview
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
-
-
-@pytest.fixture
 def sinks(redis_url: str, client: Client, receiver: Receiver, link: Link) -> Iterator[Receiver]:
     """The receiver of a sink called ops, of a daemon that leads and has reported it."""
     ops = {"kind": "webhook", "url": f"{receiver.url}/s3cret", "on": ("failed", "deadline")}
