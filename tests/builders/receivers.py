@@ -50,6 +50,7 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # an answer is one packet: two wait for each other
 
             def _take(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))

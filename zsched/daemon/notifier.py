@@ -33,7 +33,6 @@ from zsched.core.facets import NO_FACETS
 from zsched.core.log.kinds import kinds_telling, parse
 from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, run_that_ended
 from zsched.core.occurrences.outcomes import What
-from zsched.daemon import teller
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures
 from zsched.daemon.teller import LogTeller, Surroundings, Teller, place_in
@@ -76,7 +75,7 @@ class EventTeller(LogTeller):
             return 0.0
         if not self._first_us and self._end is not None and self._is_time(_QUIET_MS):
             self._note_places(term, SearchCursor(self._end))
-        return 0.0 if has_more else teller.LOOK_S
+        return 0.0 if has_more else self.look_s
 
     def _send(self, term: Term, pending: deque[tuple[SearchCursor, Message]]) -> float:
         """Send the messages of the minute that was gathered."""
@@ -174,7 +173,7 @@ class MonitorTeller(LogTeller):
 
     def tell(self, term: Term) -> float:
         if (now_us := self.place.archived_us()) is None:
-            return teller.LOOK_S
+            return self.look_s
         with self.place.history() as history:
             n, end, last_n = self.first_number(history, self._behind, now_us), history.position, history.last_n
             query = f"SELECT n FROM entry WHERE n > ? AND {of_kinds(kinds_telling(*_OF_MONITORS))} ORDER BY n LIMIT ?"
@@ -187,7 +186,7 @@ class MonitorTeller(LogTeller):
         if len(numbers) < _MANY and end is not None and (self._behind is None or self._behind.position != end):
             self._behind = SearchCursor(end)
             self.note(term, str(self._behind))
-        return teller.LOOK_S if len(numbers) < _MANY else 0.0
+        return self.look_s if len(numbers) < _MANY else 0.0
 
     def _wanted(self, history: History, n: int) -> Iterator[Change]:
         """Yield what entry *n* says of the schedules with monitors."""
