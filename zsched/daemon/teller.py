@@ -132,7 +132,7 @@ class Teller(Loop):
         except SinkFailed as error:
             if not self.is_stopping:
                 self.place.failures.begin("sink", self.name, error)
-            pause_s, self._failed_s = self._failed_s, min(max(2 * self._failed_s, 0.1), _LONGEST_S)
+            pause_s, self._failed_s = self._failed_s, min(max(2 * self._failed_s, 0.02), _LONGEST_S)
             return pause_s
         self.well()
         return pause_s
