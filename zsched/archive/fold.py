@@ -111,14 +111,13 @@ class StateWriter:
         return touched_ids(rows)
 
     def pass_by(self, n: int, entry: Entry) -> Sequence[str]:
-        """Return the ids that *entry* concerns; add it to the index only: the state has it. Raises as ``add``."""
+        """Return the ids that *entry* concerns; add it to the index only: the state has all but missed deadlines."""
         parsed = parse(entry, self._suffix)
         self._n = n
         with reading(entry):
             rows = list(parsed.rows())
             self._note(parsed)
-            for row in (one for one in rows if isinstance(one, DeadlinesMissed)):  # a scan does not know of them
-                self._deadlines.log(row.at)
+            self._deadlines.log(key for row in rows if isinstance(row, DeadlinesMissed) for key in row.at)
         return touched_ids(rows)
 
     def found(self, n: int, entry: Entry, at: Position) -> None:

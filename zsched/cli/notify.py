@@ -12,8 +12,9 @@ from zsched.cli.program import Invocation, command, group
 from zsched.core.clock import SystemClock
 from zsched.notify.message import Message
 from zsched.notify.sinks import sinks_of
+from zsched.storage.archivers import SinkSeen
 from zsched.storage.keys import keys_of
-from zsched.storage.overview import SinkSeen, read_overview
+from zsched.storage.overview import read_overview
 
 _COLUMNS: Final = ("NAME", "KIND", "ADDRESS", "ON", "LAST MESSAGE", "FAILS")
 

@@ -21,7 +21,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final
 
-from zsched.config.bounds import TOLD
+from zsched.config.bounds import FILTERS, TOLD
 from zsched.config.urls import LABEL, shown
 from zsched.core.options.arguments import is_queue_name
 from zsched.core.options.choices import Priority
@@ -265,13 +265,12 @@ URGENCY: Final = Tables(
         "jitter": number_within(0, _LONGEST_S),
     },
 )
-_FILTERS: Final = ("funcs", "queues", "owners", "tags")
 _OF_SINKS: Final = {  # by kind: its keys besides kind, url, url_file and every_s
-    "webhook": {"on", "secret_file", *_FILTERS},
-    "slack": {"on", *_FILTERS},
-    "email": {"on", "to", "from", "secret_file", *_FILTERS},
-    "sentry": {"on", "monitors", "secret_file", *_FILTERS},
-    "ping": {"monitors", "secret_file", *_FILTERS},
+    "webhook": {"on", "secret_file", *FILTERS},
+    "slack": {"on", *FILTERS},
+    "email": {"on", "to", "from", "secret_file", *FILTERS},
+    "sentry": {"on", "monitors", "secret_file", *FILTERS},
+    "ping": {"monitors", "secret_file", *FILTERS},
 }
 _URL: Final = matching(r"(https?|smtps?)://\S+", "write a URL: https://host/path, or smtp://user@host:587 for mails")
 
@@ -302,7 +301,7 @@ NOTIFY: Final = Tables(
         "to": words,
         "from": line(200),
         "monitors": _URL,
-        **dict.fromkeys(_FILTERS, words),
+        **dict.fromkeys(FILTERS, words),
     },
     _check_sink,
 )

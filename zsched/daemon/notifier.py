@@ -319,7 +319,7 @@ class Notifier:
             one.serve(term)
 
     def about(self) -> dict[str, Any]:
-        """Return the sinks by name, as ``overview.SinkSeen`` reads them."""
+        """Return the sinks by name, as ``archivers.Report`` reads them."""
         found = dict[str, dict[str, Any]]()
         for sink in self.sinks:
             found[sink.name] = {"kind": sink.kind, "address": sink.address, "on": list(sink.on)}

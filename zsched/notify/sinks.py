@@ -27,6 +27,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
+from zsched.config.bounds import FILTERS
 from zsched.config.reading import read_password_file
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.facets import Facets
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 _EVERY_S: Final = 60.0
 _WAIT_S: Final = 10.0  # for a connection, and for each part of an answer
-_FILTERS: Final = ("funcs", "queues", "owners", "tags")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -91,7 +91,7 @@ class Sink:
         values = ((facets.func,), (facets.queue,), (facets.owner,), facets.tags)
         return all(
             any(fnmatchcase(value, glob) for value in mine for glob in self.given[key])
-            for key, mine in zip(_FILTERS, values, strict=True)
+            for key, mine in zip(FILTERS, values, strict=True)
             if key in self.given
         )
 

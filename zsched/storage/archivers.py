@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from zsched.core.clock import LAST_MS, Clock
 from zsched.core.entry import Position
+from zsched.core.model import json_of
 from zsched.errors import NotArchived, RedisUnavailable
 from zsched.storage.connection import Channel, Link
 from zsched.storage.keys import Keys
@@ -54,6 +55,22 @@ class Audited(NamedTuple):
     checked: int
     alarms: int
     repaired: int
+
+
+class SinkSeen(NamedTuple):
+    """A sink of the notifier, as its daemon reports it. ``last``: its last message; ``error``: why it fails now."""
+
+    name: str
+    kind: str
+    address: str
+    on: tuple[str, ...]
+    last: str | None = None
+    last_ms: int | None = None
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON, by ``json_of``; every key is always present and stable."""
+        return json_of(self, "name", "kind", "address", "on", "last", "last_at", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +147,20 @@ class Report:
         lists = [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
         well = (row for row in lists if [*map(type, row)] == [str, int, int])
         return [(id, at_ms, ms) for id, at_ms, ms in well if 0 <= at_ms <= LAST_MS and 0 <= ms <= LAST_MS]
+
+    @property
+    def sinks(self) -> list[SinkSeen]:
+        """The sinks of its daemon's notifier; what another writer may have left is dropped."""
+        found, sinks = [], self.about.get("sinks")
+        for name, one in sinks.items() if isinstance(sinks, dict) else ():
+            if isinstance(one, dict):
+                texts = (one.get(key) for key in ("kind", "address", "last", "error"))
+                kind, address, last, error = (text if isinstance(text, str) else None for text in texts)
+                on, at = one.get("on"), one.get("last_ms")
+                kinds = tuple(map(str, on)) if isinstance(on, list) else ()
+                last_ms = at if type(at) is int and 0 <= at <= LAST_MS else None
+                found.append(SinkSeen(name, kind or "?", address or "?", kinds, last, last_ms, error))
+        return found
 
     @property
     def unknown_entries(self) -> int:

@@ -28,7 +28,8 @@ from zsched.core.options.choices import Priority
 from zsched.core.runs.job import ms_of
 from zsched.core.runs.run_id import run_id_of
 from zsched.errors import RedisRefused
-from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, of_present_files, remembered, reports_of
+from zsched.storage import archivers
+from zsched.storage.archivers import ArchiveState, Report, SinkSeen
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.jobs import is_denied
 from zsched.storage.keys import Keys
@@ -160,34 +161,6 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-class SinkSeen(NamedTuple):
-    """A sink of the notifier, as its daemon reports it. ``last``: its last message; ``error``: why it fails now."""
-
-    name: str
-    kind: str
-    address: str
-    on: tuple[str, ...]
-    last: str | None = None
-    last_ms: int | None = None
-    error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON, by ``json_of``; every key is always present and stable."""
-        return json_of(self, "name", "kind", "address", "on", "last", "last_at", "error")
-
-    @classmethod
-    def of(cls, report: Report) -> list[SinkSeen]:
-        """Return the sinks in *report*; what another writer may have left is dropped."""
-        found, sinks = [], report.about.get("sinks")
-        for name, one in sinks.items() if isinstance(sinks, dict) else ():
-            if isinstance(one, dict):
-                kind, address, last, error = (_text(one.get(key)) for key in ("kind", "address", "last", "error"))
-                on = one.get("on")
-                kinds = tuple(map(str, on)) if isinstance(on, list) else ()
-                found.append(cls(name, kind or "?", address or "?", kinds, last, _number(one.get("last_ms")), error))
-        return found
-
-
 class KeptLocal(NamedTuple):
     """
     A signed one-shot that was given as local time, and stays at ``due_ms`` after a change of its zone's rules; by these
@@ -257,7 +230,9 @@ class Overview:
     @property
     def known_archives(self) -> list[Report]:
         """The archives that reported within an hour, by place, so that their order is the same in each call."""
-        return sorted(remembered(self.archives, self.now_ms), key=lambda report: (report.place, report.archive))
+        return sorted(
+            archivers.remembered(self.archives, self.now_ms), key=lambda report: (report.place, report.archive)
+        )
 
     @property
     def present_archives(self) -> list[Report]:
@@ -272,13 +247,15 @@ class Overview:
     @property
     def known_daemons(self) -> list[DaemonSeen]:
         """The daemons that reported within an hour, and the leader."""
-        return [one for one in self.daemons if one.is_running or abs(self.now_ms - one.told_ms) <= FORGOTTEN_MS]
+        return [
+            one for one in self.daemons if one.is_running or abs(self.now_ms - one.told_ms) <= archivers.FORGOTTEN_MS
+        ]
 
     @property
     def sinks(self) -> list[SinkSeen]:
         """The sinks of the leader's notifier; without a leader, those of any daemon that runs."""
         running = [one.archive for one in self.daemons if one.is_running]
-        return next(filter(None, map(SinkSeen.of, running)), [])
+        return next(filter(None, (one.sinks for one in running)), [])
 
     def of_role(self, role: DaemonRole) -> list[DaemonSeen]:
         """Return the daemons with *role*."""
@@ -331,7 +308,7 @@ def read_overview(link: Link, keys: Keys, known: Sequence[Known] = ()) -> Overvi
         epoch=meta["epoch"],
         log_last=Entry.of(*last[0]).position if last else None,
         hold_ms=meta["hold"],
-        archives=of_present_files(reports_of(found["archivers"])),
+        archives=archivers.of_present_files(archivers.reports_of(found["archivers"])),
         held_back=held_back(counts, found["limits"], blocked),
         wrong_types=wrong_types,
         kept_local=kept,
