@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -203,11 +203,42 @@ def test_closing_a_guard_twice_does_no_harm() -> None:
 # -- zsched up ----------------------------------------------------------------------------------------
 
 
+# `zsched up`, which gets SIGTERM at the moment when `Popen.poll` has its lock, as soon as it got SIGUSR1.
+INTERRUPTED = """
+import os, signal, subprocess, threading
+from zsched.cli import program
+
+class Lock:
+    is_armed = False
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.release = self.lock.release
+
+    def acquire(self, *arguments):
+        is_held = self.lock.acquire(*arguments)
+        if Lock.is_armed:
+            Lock.is_armed = False
+            os.kill(os.getpid(), signal.SIGTERM)
+        return is_held
+
+    def __enter__(self):
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+subprocess.threading = type("Threads", (), {"Lock": Lock})
+signal.signal(signal.SIGUSR1, lambda *_: setattr(Lock, "is_armed", True))
+program(["up", "--json"])
+"""
+
+
 class Up:
     """One ``zsched up`` in a separate session, and its children."""
 
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "zsched.cli", "up", *arguments]
+    def __init__(self, *arguments: str, program: Sequence[str] = ("-m", "zsched.cli", "up")) -> None:
+        command = [sys.executable, *program, *arguments]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True, text=True
         )
@@ -298,6 +329,17 @@ def test_up_leaves_no_process_or_file_however_it_ends(temporary: Path, end: str)
         assert ("default", ["email"]) == (place["namespace"], place["queues"])
         assert started >= 4  # the guard, Redis, the daemon, the worker
         assert code == (-signal.SIGKILL if end == "SIGKILL" else 0)
+        assert up.has_left_nobody()
+        assert [] == list(temporary.iterdir())
+
+
+def test_a_signal_while_up_looks_at_a_child_ends_it_too(temporary: Path) -> None:
+    with closing(Up(program=("-c", INTERRUPTED))) as up:
+        up.next_line()
+        up.hold_children()
+        up.process.send_signal(signal.SIGUSR1)
+
+        assert 0 == up.process.wait(ENDS_S)
         assert up.has_left_nobody()
         assert [] == list(temporary.iterdir())
 

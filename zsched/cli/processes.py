@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -104,7 +103,6 @@ def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[
     if demo and queues:
         raise click.UsageError("--demo uses its own queues; leave --queue out")
     settings = invocation.settings()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not demo:
         return _stay(invocation, settings, [check_queue(queue) for queue in queues or ("default",)], seconds)
     summary = play(settings, seconds, to_stderr=invocation.wants_json)
