@@ -1,7 +1,5 @@
 """``python -m bench``"""
 
-from __future__ import annotations
-
 import sys
 
 from bench.program import main

@@ -1,7 +1,5 @@
 """The rows, in the order of the report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

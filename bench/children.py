@@ -5,8 +5,6 @@ A daemon here is what ``zsched daemon`` runs, with default settings and without 
 in a folder of its own, which goes when it ends.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """Contestants take turns, so that the noise of a shared machine meets all of them alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ A long history for a row of the benchmark: synthetic entries, written into an ar
 After them comes the log of the row's own Redis, so a daemon opens that file and follows on.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """The schedules that are measured with, and the proof that each of their runs reached its queue once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Unpack

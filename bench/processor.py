@@ -1,7 +1,5 @@
 """Processor time and memory of processes and of single threads, by proc(5)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

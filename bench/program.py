@@ -1,7 +1,5 @@
 """The command: which rows, which sizes, which form of report."""
 
-from __future__ import annotations
-
 import click
 
 from bench import report

@@ -5,8 +5,6 @@ Per 1,000 jobs one ZRANGE, one ZREM, 1,000 HSET of two fields, one RPUSH and one
 fence, nothing reads the replies but to count them: not a scheduler, a yardstick.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Sequence

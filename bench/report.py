@@ -4,8 +4,6 @@ Results as a table for people and as JSON for programs.
 A row is written when it ends. An interrupted benchmark has told all rows that it finished, and its JSON is whole.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -5,8 +5,6 @@ A *series* is one contestant's figure, once per repetition. Ratios are of median
 interleaved, so the noise of a shared machine meets all contestants alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median

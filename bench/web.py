@@ -5,8 +5,6 @@ HTTP servers of the benchmark, and callers that keep their connections open.
 and answers an empty object.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -7,8 +7,6 @@ Python's work and Redis's, about half and half. Goals in time units and rates ar
 (``bench.results.Goal``).
 """
 
-from __future__ import annotations
-
 from statistics import median
 from typing import Final
 

@@ -3,8 +3,6 @@ Pages outside of docs as pages of the site: README is its front page, and SECURI
 ``project``. Links between the pages are written for readers of the repository, and rewritten here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path, PurePosixPath

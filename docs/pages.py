@@ -13,8 +13,6 @@ openapi     the document of the HTTP API, as ``zsched web`` serves it
 =========== ==============================================
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """The page of the Python API, made from signatures and docstrings: ``docs.pages`` writes it."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ A TypedDict cannot say that a call takes other keywords, too. So the options and
 editors and type checkers only.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

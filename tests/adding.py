@@ -1,7 +1,5 @@
 """The pages of docs/contributing/adding.md, and the names that they give to files and symbols."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 The cases of tests: all of them in `make test-all` (``ZSCHED_TEST_ALL=1``), a few in the usual run, always the same.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterable, Sequence

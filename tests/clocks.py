@@ -1,7 +1,5 @@
 """The time of a Redis server, and of the scripts in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta

@@ -4,8 +4,6 @@ Fixtures of all tests: a private redis-server for the session, an empty database
 Nothing here talks to a server that it did not start itself, nor writes into the user's home.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The project's pages and the programs in them, which tests run like a reader."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Final

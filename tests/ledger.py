@@ -1,7 +1,5 @@
 """The runs by log and by RQ queues, which tests compare."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from typing import Any

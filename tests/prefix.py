@@ -4,8 +4,6 @@ The prefix of RQ's keys in this run of the tests: ``rq``, or what ``RQ_KEY_PREFI
 ``RQ_KEY_PREFIX=… make test`` runs all tests with another one.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import pytest

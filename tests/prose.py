@@ -7,8 +7,6 @@ code counts as one word, a link as its text.
 ``python -m tests.prose [PAGE …]`` prints the figures of each page, and its long sentences.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

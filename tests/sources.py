@@ -1,7 +1,5 @@
 """The project's Python files for tests: each is parsed once per process."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The state of Redis and of an archive, in the same words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from zsched.archive import Archive

@@ -1,7 +1,5 @@
 """The way of a call through the package: which files and functions it enters, and how deep."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable

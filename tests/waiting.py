@@ -1,7 +1,5 @@
 """Waiting for a condition, with one deadline for all tests."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

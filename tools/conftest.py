@@ -1,5 +1,3 @@
 """Tests of the tools use the fixtures of the suite. A folder above the suite's own has no other way to them."""
 
-from __future__ import annotations
-
 pytest_plugins = ["tests.conftest"]

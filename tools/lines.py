@@ -6,8 +6,6 @@ Lua by its two kinds of comments. ``pyproject.toml`` has the ceiling of their su
 that needs more raises it, and says why.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

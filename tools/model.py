@@ -1,7 +1,5 @@
 """The command: ``python -m tools.model``."""
 
-from __future__ import annotations
-
 import sys
 import time
 

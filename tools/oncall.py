@@ -5,8 +5,6 @@ The system is real: Redis, two daemons with archives, RQ workers, schedules ever
 order by chance. A fault counts as named when one screen of ``zsched status`` has its cause and its remedy.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

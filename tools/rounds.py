@@ -5,8 +5,6 @@ Run the riskiest tests many times on a busy machine: ``python -m tools.rounds``,
 processes most. A failure here is a failure some day in CI.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

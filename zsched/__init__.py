@@ -5,8 +5,6 @@ Each public name is imported at its first use (PEP 562). So a service pays for w
 typeguard, which tasks need, nor RQ, which a worker's job needs. Type checkers and editors read the plain imports below.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 

@@ -9,8 +9,6 @@ that a node refused because it has not the slot is sent to the owner. While the 
 until the slot is whole. What may have been executed is not sent again.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, Self
 
 import redis

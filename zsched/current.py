@@ -5,8 +5,6 @@ It uses the job that RQ runs and that job's own connection. So it works with eit
 workers. Only this module and ``storage.rqjob`` import RQ.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

@@ -5,8 +5,6 @@ A message names the object, the value and the remedy. Redis's own exceptions nev
 storage layer: they are converted there, with the original as ``__cause__``.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Self

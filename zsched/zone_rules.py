@@ -13,8 +13,6 @@ exchanged under a running process: it reads a zone when that is first asked for.
 is not known.
 """
 
-from __future__ import annotations
-
 import re
 import zoneinfo
 from collections.abc import Iterable

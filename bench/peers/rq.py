@@ -3,8 +3,6 @@ RQ's own scheduler. As shipped it moves at most 1,000 jobs of a queue, then slee
 measured here is its pass without the sleep.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from datetime import datetime

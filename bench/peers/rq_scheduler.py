@@ -1,7 +1,5 @@
 """rq-scheduler, from PyPI (the extra ``bench``)."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from datetime import UTC

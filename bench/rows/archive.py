@@ -8,8 +8,6 @@ every fsync. So the rates are sustained ones, of one core that does nothing else
 busy, the processor time that it took tells more: ``per CPU s``.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ reading, folding and fsyncs of twice as many occurrences as are fired. Leader an
 a third one: on two cores, each takes processor time from the others.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from bench import journal, load

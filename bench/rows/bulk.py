@@ -1,7 +1,5 @@
 """Inserting many schedules from one Python process: one-shots, and recurring ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Ten million one-shots due at once, and how other clients of that Redis fare meanwhile."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

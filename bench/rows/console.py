@@ -1,7 +1,5 @@
 """The console: its pages among a million waiting one-shots and 5,000 recurring ones; and viewers beside firing."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ One-shots that are all due: how fast one daemon brings them into their RQ queue.
 The daemon is a whole one, so it archives meanwhile; ``archived-dispatch`` tells what that costs.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from bench import journal, load, raw

@@ -6,8 +6,6 @@ so that they fall into every phase of the archiver's rhythm. The clock starts be
 returns: the script, the archiver's waking, its fsync and report, and the client's looks at that.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from functools import partial

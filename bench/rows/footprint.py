@@ -1,7 +1,5 @@
 """Memory of a daemon, of all its processes, before and after it fired many one-shots."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from functools import partial

@@ -1,7 +1,5 @@
 """The future of ten thousand schedules, counted: CPU seconds of one process, without Redis."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The HTTP API: single puts beside an empty route of FastAPI, and batches beside ``schedule_many``."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

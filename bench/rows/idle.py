@@ -3,8 +3,6 @@ The cost of a daemon, of all its processes, that has nothing to fire: in its sec
 term's searches through the whole archive, and the audit's first pass.
 """
 
-from __future__ import annotations
-
 import time
 from functools import partial
 

@@ -5,8 +5,6 @@ The daemon is a whole one: its archivist, a process beside the firing one, archi
 puts it has the priority of its unit of systemd (Nice=-5), as root.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from functools import partial
 

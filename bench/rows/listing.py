@@ -1,7 +1,5 @@
 """Duration of a listing among a million waiting one-shots: its first page, and a few schedules by a pattern of ids."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

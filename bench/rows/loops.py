@@ -1,7 +1,5 @@
 """Puts of one event loop, 50 at once, beside the same script calls by redis-py's own asyncio client."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial

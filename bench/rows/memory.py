@@ -1,7 +1,5 @@
 """Redis memory of a pending one-shot: its hash and its place in the lane, the log left out."""
 
-from __future__ import annotations
-
 import random
 import string
 from collections.abc import Callable

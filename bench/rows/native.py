@@ -1,7 +1,5 @@
 """RQ's own delayed jobs that are all due: how fast one daemon brings them into their queue, and RQ's scheduler does."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import datetime
 from functools import partial

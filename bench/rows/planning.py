@@ -1,7 +1,5 @@
 """Schedules of every second that nobody served for a year: what passed is counted, not stepped through."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """High-priority work that comes due while a huge overdue backlog of low priority is drained."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from bench import journal, load

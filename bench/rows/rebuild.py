@@ -6,8 +6,6 @@ Then FLUSHALL, and the archive merges what it knows, as a daemon's archiver does
 Redis holds then must be what it held, each schedule with its time.
 """
 
-from __future__ import annotations
-
 import gc
 import uuid
 from functools import partial

@@ -1,7 +1,5 @@
 """Recurring schedules that are all due: fire, plan and advance."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from bench import journal, load

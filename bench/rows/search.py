@@ -6,8 +6,6 @@ of ends as RQ's worker makes them; the others are their entries with other ids (
 runs have another function, queue and tag, and one of these failed. Searches go through Redis to a daemon.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

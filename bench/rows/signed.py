@@ -1,7 +1,5 @@
 """Signing and guards: a bulk insert with signatures beside one without, and workers with a guard beside plain ones."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Duration of whole processes: what people wait for before a command does anything, and a service before it serves."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

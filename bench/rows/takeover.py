@@ -1,7 +1,5 @@
 """Time in which nothing fires when the leader dies, or leaves, and another daemon stands by."""
 
-from __future__ import annotations
-
 import signal
 from functools import partial
 

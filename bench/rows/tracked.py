@@ -7,8 +7,6 @@ by another), and from the end that RQ's hash tells to the log entry that records
 of the whole daemon, which also archives those entries.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from bench import load

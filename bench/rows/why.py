@@ -6,8 +6,6 @@ Questions go through Redis to a daemon, as ``zsched why`` asks them. Before each
 page cache, so what an answer needs is read from the disk.
 """
 
-from __future__ import annotations
-
 import random
 import uuid
 from collections.abc import Iterator

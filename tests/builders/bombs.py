@@ -1,7 +1,5 @@
 """Values whose pickles do something where they are opened."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

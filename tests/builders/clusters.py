@@ -1,7 +1,5 @@
 """A Redis Cluster of three masters: real processes on ports of 127.0.0.1, moved slots, failovers."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any

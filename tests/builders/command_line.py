@@ -1,7 +1,5 @@
 """The command line in the process of a test, with the settings of the test."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Leaders by hand: a test calls their scripts one by one, so that it can act in between."""
 
-from __future__ import annotations
-
 import uuid
 
 import redis

@@ -1,7 +1,5 @@
 """Machines whose time zone data lacks most zones, as slim images have it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The progress of a recurring schedule, a text of its hash (lua/lib/progress.lua), for tests that look at its words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import redis

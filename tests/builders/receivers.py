@@ -1,7 +1,5 @@
 """Receivers of the notifier's messages: an HTTP server that checks signatures, and a mail server."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hmac

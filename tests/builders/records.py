@@ -1,7 +1,5 @@
 """Records of schedules and runs, as archives know them and as scripts restore them."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from zsched.core.record import Place, Record

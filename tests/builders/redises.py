@@ -1,7 +1,5 @@
 """Redis servers of a single test, and plain clients of them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A namespace on a real Redis, all operations of a client and a leader, and an archive that follows."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Schedules as clients see them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.builders.records import DUE_MS

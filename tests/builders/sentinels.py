@@ -1,7 +1,5 @@
 """A master, its replicas and the Sentinels that watch them: real processes on ports of 127.0.0.1."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import signal

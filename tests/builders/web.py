@@ -1,7 +1,5 @@
 """``zsched web`` as a process, and clients that speak HTTP to it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """RQ's workers: as processes, in the process of a test, and steps that have different names in its versions."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

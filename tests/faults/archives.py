@@ -1,7 +1,5 @@
 """The contents of archives and of Redis in the same words, and the reports of archives."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator

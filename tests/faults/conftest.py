@@ -1,7 +1,5 @@
 """A server for one test, and daemons as processes; tests of this folder run with each Redis unless marked once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Disks that a test can fill, for one daemon."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Daemons that find their archive by themselves, and the contents of their Redis."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import redis

@@ -1,7 +1,5 @@
 """The end of a lease and of a hold, caused by the test: leases of tests do not lapse by themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Schedules through their life: all operations of clients at random, the same for the same seed."""
 
-from __future__ import annotations
-
 import random
 import time
 import uuid

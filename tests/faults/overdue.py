@@ -6,8 +6,6 @@ archives know it: a one-shot is put again with its own job, a rule is replanned.
 its trigger.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

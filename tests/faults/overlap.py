@@ -6,8 +6,6 @@ record when they ran.
 policy, and a table of figures.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

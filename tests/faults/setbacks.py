@@ -1,7 +1,5 @@
 """Two daemons with archives that restore what a Redis lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import redis

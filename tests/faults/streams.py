@@ -1,7 +1,5 @@
 """One-shots that come due one after the other, for tests that kill a daemon in the middle."""
 
-from __future__ import annotations
-
 import redis
 
 from zsched import Client

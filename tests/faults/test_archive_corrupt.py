@@ -1,7 +1,5 @@
 """Corrupt archives are kept and replaced while runs fire; entries of a newer version are kept and reported."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Callable

@@ -3,8 +3,6 @@ The archive's disk is full, or its folder is deleted: the daemon fires, reports 
 it.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 from collections.abc import Iterator

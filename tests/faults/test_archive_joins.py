@@ -1,7 +1,5 @@
 """An archive begins or comes back when the log no longer goes back far enough: it reads the state of Redis."""
 
-from __future__ import annotations
-
 import signal
 import sqlite3
 import threading

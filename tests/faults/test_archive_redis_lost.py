@@ -1,7 +1,5 @@
 """Redis lost data that an archive has: it is restored, the new history followed, and nothing fires twice unmarked."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The processes of a daemon (daemon and archivist): each is killed, stopped or hangs, and both get signals."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

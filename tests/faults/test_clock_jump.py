@@ -1,7 +1,5 @@
 """The Redis server's clock jumps: schedules that are due only by a wrong clock are held until the clock is steady."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import subprocess

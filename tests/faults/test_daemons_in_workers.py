@@ -1,7 +1,5 @@
 """Daemons inside workers: two of any number of workers have one, whatever is killed, hangs or ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The dead-man's switch is silent as soon as nobody fires: a paused leader, an archive that is dead, a held clock."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Daemons that end, and workers that die between two steps: nothing is lost, and n
 Short by default; ``ZSCHED_TEST_LONG=1`` makes it 20,000 one-shots.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A program between zsched and Redis answers with bytes that are no Redis reply; faults of the proxy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

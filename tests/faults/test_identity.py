@@ -1,7 +1,5 @@
 """Identity of data sets: a daemon restores nothing into another Redis, and finds its archive at any address."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -5,8 +5,6 @@ restored everything and is slow or paused. The ended schedules and runs must sta
 ``ZSCHED_TEST_REPEAT=50`` plays each case 50 times, and one that is left out otherwise.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """One reply in five is lost on the way back: nothing happens twice, and nothing is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Naming of data sets: a new one gets a name, and a flushed one gets its own back if an archive knows it."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

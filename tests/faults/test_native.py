@@ -1,7 +1,5 @@
 """RQ's delayed jobs when the leader dies, thousands at once, and with rate limits: each queued once, never early."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

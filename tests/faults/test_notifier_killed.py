@@ -1,7 +1,5 @@
 """Leaders are killed while their notifier sends to a receiver that refuses every second message."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 from pathlib import Path

@@ -2,8 +2,6 @@
 Redis itself is killed, restarted or replaced under the leader: nothing is lost or pushed twice, and doubt is recorded.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ The other version is this one with changed scripts: their SHA1s differ, so each 
 format differs too, the older version steps back as soon as the newer one has led.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 from pathlib import Path

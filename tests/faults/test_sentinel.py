@@ -4,8 +4,6 @@ Client, daemon and command line behind real Sentinels: they follow the master wh
 The tests print the time without dispatch (``-rA``). Short by default; ``ZSCHED_TEST_LONG=1`` makes it 20,000 one-shots.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The leader is killed while it fires and records: skipped occurrences stay skipped, and each is recorded once."""
 
-from __future__ import annotations
-
 import signal
 
 import redis

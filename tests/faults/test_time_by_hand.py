@@ -1,7 +1,5 @@
 """Time by hand, on real daemons: schedules that become due, a lease that lapses, a hold that ends."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

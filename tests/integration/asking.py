@@ -1,7 +1,5 @@
 """Asking a daemon over HTTP, as Prometheus and probes do."""
 
-from __future__ import annotations
-
 import urllib.error
 import urllib.request
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Shared fixtures: a client, a link, the command line, a daemon with an archive, a scene, users of users.acl."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

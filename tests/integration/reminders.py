@@ -1,7 +1,5 @@
 """The tasks of the tests, as a product has them: at the top level of a module that workers import."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any, Literal

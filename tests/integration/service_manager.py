@@ -1,7 +1,5 @@
 """A service manager for tests: a socket as NOTIFY_SOCKET names it, and the messages of daemons there."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

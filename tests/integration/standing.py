@@ -1,7 +1,5 @@
 """Helpers of the tests of ``zsched status``: a namespace with a leader, reports of archivers, the output."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A pseudo-terminal for commands that show people something."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -3,8 +3,6 @@ The promise of docs/contributing/adding.md, tried: each addition is made in a co
 page and in no other, and then used at several doors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Answers of an archive to questions through Redis, malformed ones too; and the name of a data set by these answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """``zsched archive keep`` without a daemon: it keeps an archive, and is no daemon."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

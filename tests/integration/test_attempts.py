@@ -1,7 +1,5 @@
 """Attempts of runs by real workers of ``zsched.rq``, and by plain ones of RQ, in every supported version of RQ."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A task that schedules its next run: with real workers, which are killed, and repeated runs."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 from contextlib import closing

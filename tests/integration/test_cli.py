@@ -1,7 +1,5 @@
 """The frame of the command line: shared options, help, errors and exit codes, pipes and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``zsched apply`` and ``zsched export`` against a real Redis."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """``zsched calendars``, and the calendars of a file, against a real Redis."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

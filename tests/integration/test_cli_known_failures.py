@@ -1,7 +1,5 @@
 """``zsched ack``, and what ``zsched status`` and ``zsched doctor`` leave out by it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

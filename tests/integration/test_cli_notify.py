@@ -1,7 +1,5 @@
 """``zsched notify``: sinks of the settings and of the leader, and a test message."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

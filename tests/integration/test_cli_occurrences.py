@@ -1,7 +1,5 @@
 """``zsched next`` and ``zsched backfill``: the coming times of rules and schedules, and past occurrences."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 problems: test_cli_status_verdict; live: test_cli_status_watch.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """``zsched status`` of archives: a line each for people, all fields for programs, and the problems."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

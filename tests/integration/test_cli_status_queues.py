@@ -1,7 +1,5 @@
 """``zsched status`` of queues without workers: fired runs are not executed there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

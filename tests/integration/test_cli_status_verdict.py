@@ -1,7 +1,5 @@
 """Problems and warnings of ``zsched status``, with their remedies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """``zsched status --watch``: live on a real terminal until Ctrl-C, with any size and any state of Redis."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

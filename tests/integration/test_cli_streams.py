@@ -1,7 +1,5 @@
 """Terminals of another encoding, full disks and closed streams: a command says what it can, and has no traceback."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

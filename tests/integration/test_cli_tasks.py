@@ -1,7 +1,5 @@
 """``zsched tasks``, and tasks that ``zsched add`` names."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

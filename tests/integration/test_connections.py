@@ -1,7 +1,5 @@
 """Calls that are more than the connections of their client: they wait for one, and an error says for what."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

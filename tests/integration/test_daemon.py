@@ -1,7 +1,5 @@
 """A whole daemon on a real Redis: its fires, the effect of a bad schedule on others, and its end."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Concurrent changes between two scripts of one pass: after fire and before advance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta

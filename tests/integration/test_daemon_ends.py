@@ -1,7 +1,5 @@
 """Errors that end a daemon: the exit code, by which systemd decides about a restart, and the last message."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """A whole daemon while Redis is in trouble or refuses it: its messages, its behaviour, and its recovery."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

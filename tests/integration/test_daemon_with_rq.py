@@ -4,8 +4,6 @@ A real ``rq worker`` executes the runs that the client scheduled and the daemon 
 The test uses the installed RQ, and the older ones of ``rq_python``.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from ast import literal_eval

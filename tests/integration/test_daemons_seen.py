@@ -1,7 +1,5 @@
 """The daemons of a namespace: reports of real daemons, and the roles derived from reports, old and strange ones too."""
 
-from __future__ import annotations
-
 import platform
 import socket
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Deadlines (``done_by``) with real daemons and workers: each that is missed is logged once, with the run's state."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The net effects of what people and programs asked for between two times: from an archive, and from the log alone."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Excluded times and calendars with a real daemon: what fires, what is recorded, and what a lost Redis gets back."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, time, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The log folded in memory, which answers where no archive does: how far back, what came since, and after a loss."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any

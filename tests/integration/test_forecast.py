@@ -1,7 +1,5 @@
 """``client.forecast`` and ``zsched forecast``: what will fire, compared with what then fires."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta

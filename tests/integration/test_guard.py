@@ -1,7 +1,5 @@
 """No process remains: children end with their owner, whatever its end; so do those of ``zsched up``."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

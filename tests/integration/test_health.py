@@ -3,8 +3,6 @@ Daemons that may not lead, or lead without effect: the answers of /readyz and th
 all is well again.
 """
 
-from __future__ import annotations
-
 import signal
 import socket
 from collections.abc import Callable, Iterator

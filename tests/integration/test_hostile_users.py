@@ -3,8 +3,6 @@ Hostile writers of jobs under deploy/redis/users.acl: a worker, and a client of 
 lose or repeat schedules of others.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Known failures: put, expired, taken back, and returned after a loss of Redis."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import redis

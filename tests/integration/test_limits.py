@@ -1,7 +1,5 @@
 """Whole daemons with ``[queues.<name>] max_per_second``: the rate of a limited queue, and its effect on other parts."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Listings and plans by tag, owner or name: an archive tells what has it, and Redis tells what that is now."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any

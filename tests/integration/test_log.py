@@ -1,7 +1,5 @@
 """Reading the log: pages, searching while it is trimmed, and the bounds of reading it from its end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any

@@ -1,7 +1,5 @@
 """Real daemons with ``[metrics] listen``, asked over HTTP as Prometheus and a service manager ask them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A namespace without a key says so, at every door; and each door takes or refuses the same names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

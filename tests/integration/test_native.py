@@ -1,7 +1,5 @@
 """RQ's own delayed jobs with a real daemon process and real workers of RQ."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The notifier of a real daemon, with real receivers: webhook, Slack, mail, Sentry, a dead-man's switch, monitors."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@ Runs that take longer than their interval, with a real daemon and real workers; 
 ``python -m tests.faults.overlap`` is the long form, a minute for each policy.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

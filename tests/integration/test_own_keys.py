@@ -1,7 +1,5 @@
 """A daemon whose own key another program overwrote: it says so, and continues when the key is renamed."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 

@@ -1,7 +1,5 @@
 """The port of ``[metrics] listen`` under slow and many clients: real sockets, and an idle daemon."""
 
-from __future__ import annotations
-
 import os
 import resource
 import select

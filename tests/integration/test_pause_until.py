@@ -1,7 +1,5 @@
 """Pauses that end by themselves, with a real daemon: at their time, once, also after a loss or another leader."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """A real daemon after a time without one: executed and recorded occurrences under each policy of a rule."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

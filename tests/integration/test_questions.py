@@ -1,7 +1,5 @@
 """Questions to an archive through Redis, by a client that cannot read its file; and replies when no archive answers."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The last minutes of a log, read backwards; and the number of schedules that are due soon, by queue."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

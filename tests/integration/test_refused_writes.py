@@ -1,7 +1,5 @@
 """A Redis that refuses writes: every view names that first, and nothing that only follows from it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A Redis that does not answer: every view has the remedy of the part that failed, and none has another."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

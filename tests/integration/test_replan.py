@@ -4,8 +4,6 @@ A leader's replanner by hand, step by step.
 Schedules are planned an hour away from their times by the installed rules.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Workers of ``zsched.rq`` ring when a run is over for which others may wait, and the leader starts the next one."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Features of RQ 3: rate limits as an option of calls, files and the command line; and prefixes of its keys."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A real ``rq worker`` executes the jobs that zsched puts into its queues, on every way into the queue."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

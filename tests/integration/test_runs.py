@@ -1,7 +1,5 @@
 """Runs as shown to people and programs: a daemon, real workers, the client and the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Redis's password and the arguments of runs are in no output; only workers run payloads."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """A whole daemon under a service manager: its messages, the watchdog, and SIGHUP."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator

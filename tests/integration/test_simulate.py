@@ -1,7 +1,5 @@
 """``zsched simulate``: what would become of the schedules of a file, beside what the scheduler then does."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Occurrences that are skipped by hand, with a real daemon: what fires, what is recorded, and what survives a loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta

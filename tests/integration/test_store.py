@@ -1,7 +1,5 @@
 """Connections, streams of scripts and reading, on a real Redis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Tasks against a real Redis: the schedules that a client writes for them, one by one and many at once."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

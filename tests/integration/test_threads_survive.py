@@ -1,7 +1,5 @@
 """Each thread of a daemon survives a bug: it is logged once, status shows it, and the thread works afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any

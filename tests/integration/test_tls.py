@@ -1,7 +1,5 @@
 """``rediss://`` with certificates made by openssl: accepted connections, and refusals with the reason."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

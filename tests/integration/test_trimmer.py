@@ -1,7 +1,5 @@
 """The trimmer on a real Redis: trimmed and kept parts of the log, and its behaviour without the right."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import closing

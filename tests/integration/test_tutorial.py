@@ -1,7 +1,5 @@
 """Pages, followed by a reader: the tutorial with a real daemon and worker; each shown command and piece of Python."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

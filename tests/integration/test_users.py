@@ -1,7 +1,5 @@
 """The product under deploy/redis/users.acl: the abilities of each user."""
 
-from __future__ import annotations
-
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Actions that a stolen password of a user of deploy/redis/users.acl permits, and commands that each is denied."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """The rounds of a leader through the chains of a real Redis: their cost, and their end with the term."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -3,8 +3,6 @@ The ways of common calls through the package, as upper bounds of files, function
 fails here. Each is counted for the first call of a client, and for a client that has called before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

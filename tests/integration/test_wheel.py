@@ -4,8 +4,6 @@ The wheel as somebody gets it who installs zsched by name: built, installed with
 It needs pip's network, as making the virtual environment of the tests does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``zsched why``, ``history`` and ``status`` while Redis does not answer: by an archive on this disk, if it has one."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

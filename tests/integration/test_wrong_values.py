@@ -1,7 +1,5 @@
 """Values of other programs in zsched's keys: they hide no schedule, break no call, and are named with a remedy."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable, Iterator

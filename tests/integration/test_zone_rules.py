@@ -1,7 +1,5 @@
 """The rules of a zone change: daemons as processes, each with separate tzdata."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """A schedule whose zone a machine lacks: daemons as processes with data of their own, and readers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

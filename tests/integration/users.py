@@ -1,7 +1,5 @@
 """A redis-server under deploy/redis/users.acl, its passwords filled in by the steps that README.md beside it gives."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -3,8 +3,6 @@ Lua 5.1 bytecode, as far as a function's limits and global names are in it (ldum
 Introduction to Lua 5.1 VM Instructions").
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

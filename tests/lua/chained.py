@@ -1,7 +1,5 @@
 """Chains of runs and lists of waiting runs, written into Redis by hand, and the calls of unblock.lua."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.builders.namespaces import Namespace

@@ -1,7 +1,5 @@
 """RQ's own delayed jobs, written by RQ, and native.lua called by keyword."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any

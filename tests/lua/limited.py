@@ -1,7 +1,5 @@
 """A queue with a limit, by a clock that stands still: its puts and its runs."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Overlapping occurrences of a schedule: fire, advance, and RQ's jobs of the runs."""
 
-from __future__ import annotations
-
 from tests.builders.namespaces import Namespace
 from tests.prefix import RQ
 

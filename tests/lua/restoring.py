@@ -1,7 +1,5 @@
 """The calls of a merge."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.builders.entries import LogEntry

@@ -1,7 +1,5 @@
 """A namespace with schedules and runs of every kind, by a clock that stands still, and a call of each script."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """advance.lua: planned occurrences of recurring schedules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

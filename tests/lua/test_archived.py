@@ -1,7 +1,5 @@
 """report.lua, archived.lua and trim.lua: the position of an archive, and the part of the log that is deleted."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.entries import LogEntry

@@ -1,7 +1,5 @@
 """audit.lua: the schedules that Redis lacks, wholly or in part."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.namespaces import Namespace

@@ -1,7 +1,5 @@
 """run_now.lua and replan.lua: runs for occurrences that passed, and waiting occurrences at other times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

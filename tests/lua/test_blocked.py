@@ -1,7 +1,5 @@
 """Schedules that wait because their queue's key has a wrong type, or because the leader lacks their zone."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.namespaces import HOUR_MS, Namespace

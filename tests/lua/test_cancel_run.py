@@ -1,7 +1,5 @@
 """cancel_run.lua: cancels a run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

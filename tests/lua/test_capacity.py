@@ -1,7 +1,5 @@
 """fire.lua with limits of queues: the number, times and order of fired runs."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """deadline.lua: missed deadlines are logged once, in the history of the archive that found them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

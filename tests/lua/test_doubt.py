@@ -1,7 +1,5 @@
 """Doubt: which one-shots may have been pushed in a lost history, and when the archives end it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules of every script: leaders, callers, unknown ids, repeated calls, a full memory and keys of wrong types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

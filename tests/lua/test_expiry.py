@@ -1,7 +1,5 @@
 """Expiry, in every script that pushes: a run past its deadline is recorded, not pushed; a pushed run has a deadline."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

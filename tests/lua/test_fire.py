@@ -1,7 +1,5 @@
 """fire.lua: due one-shots to their RQ queues, due recurring schedules to the caller."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 from rq.job import Job

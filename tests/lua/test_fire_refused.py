@@ -1,7 +1,5 @@
 """fire.lua and quarantine.lua: calls that are refused, runs in doubt, and schedules that cannot be fired."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

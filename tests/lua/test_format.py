@@ -1,7 +1,5 @@
 """lib/meta.lua: a namespace of another format is left alone, and corrupted numbers are named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

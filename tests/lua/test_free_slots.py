@@ -1,7 +1,5 @@
 """free_slots.lua, and the leader's chore that calls it: slots of rate limits that no job needs any more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """get.lua: contents and versions of schedules; a call with another version changes nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

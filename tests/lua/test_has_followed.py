@@ -1,7 +1,5 @@
 """The report by which a leader sees that its archive has followed the log into its term."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Hostile texts in jobs, by a writer with rights on RQ's keys only: they add nothing to an entry of the log."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress

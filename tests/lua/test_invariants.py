@@ -1,7 +1,5 @@
 """Random calls in random order: one place per schedule, one push per run, and nothing left over."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """acquire.lua, renew.lua, release.lua, name.lua and adopt.lua: the terms of daemons, and the names of a data set."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

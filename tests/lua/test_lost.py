@@ -1,7 +1,5 @@
 """lost.lua: runs whose worker died."""
 
-from __future__ import annotations
-
 import zlib
 from base64 import b64encode
 from collections.abc import Callable

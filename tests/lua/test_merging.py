@@ -1,7 +1,5 @@
 """restore.lua, merged.lua and report.lua's hold, as a merge calls them: not past the log's end, and under a hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """native.lua: moves RQ's own due delayed jobs to their queues."""
 
-from __future__ import annotations
-
 import pytest
 import rq
 from rq import Queue, Retry

@@ -1,7 +1,5 @@
 """native.lua: never early, though RQ's scores are whole seconds; another attempt comes when its interval is over."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """advance.lua: the outcome of an occurrence whose previous runs are open. overlap=queue: test_overlap_queue."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """advance.lua with overlap=queue: an occurrence whose earlier runs are open waits in the list of its schedule."""
 
-from __future__ import annotations
-
 import pytest
 from rq import Queue
 from rq.job import Job, JobStatus

@@ -1,7 +1,5 @@
 """zsched's own keys of a wrong type: nothing is written until the key is moved away, and nothing is lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.namespaces import Namespace, put_due

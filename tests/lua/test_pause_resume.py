@@ -1,7 +1,5 @@
 """pause.lua, resume.lua and cancel.lua: a schedule stops, goes on, or is removed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

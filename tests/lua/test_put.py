@@ -1,7 +1,5 @@
 """put.lua: one-shots, their log entries and the wake-up of the daemon. Over existing data: test_put_existing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """put.lua over an existing run, job or schedule: fired runs, repairs, other states, updates and signatures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

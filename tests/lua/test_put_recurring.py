@@ -1,7 +1,5 @@
 """put_recurring.lua: recurring schedules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

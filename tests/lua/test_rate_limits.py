@@ -1,7 +1,5 @@
 """RQ's rate limits: every script that pushes a run hands it to its limit, like RQ itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

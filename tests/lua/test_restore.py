@@ -1,7 +1,5 @@
 """restore.lua: schedules that Redis lost are restored over whatever is there. Runs: test_restore_runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.namespaces import FIELDS, HOUR_MS, TEMPLATE, Namespace

@@ -1,7 +1,5 @@
 """restore.lua and lib/pushed.lua: lost runs are pushed again, and an existing hash suppresses no run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """retry.lua: repeats an ended run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

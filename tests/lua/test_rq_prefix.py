@@ -1,7 +1,5 @@
 """RQ's keys under another prefix: each script works like under the usual one, and touches no other key."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import closing

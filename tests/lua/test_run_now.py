@@ -1,7 +1,5 @@
 """run_now.lua and enqueue.lua: runs on request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """seat.lua: two daemons inside workers have a seat; a seat that nobody keeps lapses."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.namespaces import HOUR_MS, Namespace

@@ -1,7 +1,5 @@
 """lib/state.lua: the counts of a recurring schedule, in Redis, in the log and after a restore."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.namespaces import Namespace

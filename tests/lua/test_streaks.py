@@ -1,7 +1,5 @@
 """lib/streaks.lua, through track.lua: runs of a schedule that fail one after the other."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.namespaces import Namespace

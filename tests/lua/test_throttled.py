@@ -1,7 +1,5 @@
 """Limits of queues: limits.lua, and throttled schedules in every other operation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

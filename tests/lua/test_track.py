@@ -1,7 +1,5 @@
 """look.lua, track.lua and note.lua: RQ's facts about runs, the record of ended runs, and the notes of tasks."""
 
-from __future__ import annotations
-
 import zlib
 from base64 import b64encode
 from typing import Any

@@ -1,7 +1,5 @@
 """unblock.lua: a round through the chains launches waiting runs, withdraws replaced ones and drops finished ones."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator

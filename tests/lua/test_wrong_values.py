@@ -1,7 +1,5 @@
 """Values of other programs: each quarantines one schedule, leaves no call half done, and is repaired by a put."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

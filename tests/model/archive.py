@@ -4,8 +4,6 @@ The disk of a daemon: the entries that it has read, the state that they add up t
 A bootstrap builds a new state beside the current one, page by page, and then replaces it in one step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ Pure reading. There is no election and no vote: every daemon whose archive is no
 and its restores are entries that all others read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ The seven promises of the protocol, and the witness of the true events, which no
 I2, I3 and I6 are checked where they could break, the others when all is quiet.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import Enum

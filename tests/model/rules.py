@@ -5,8 +5,6 @@ The production code names the rule where it keeps it. So a reader of a strange l
 test_model.py a history that goes wrong without it.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 

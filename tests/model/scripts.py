@@ -6,8 +6,6 @@ may have happened in another one. A leader script checks the lease and the serve
 neither.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from typing import Literal

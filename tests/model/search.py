@@ -4,8 +4,6 @@ The search for a history in which a promise breaks: random events, and the short
 A seed stands for one world and one list of events, always the same while this module is unchanged.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The recovery protocol keeps its promises, and breaks one without any of its rules."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -4,8 +4,6 @@ The world around the protocol: clients, a worker, time, and every possible fault
 A *history* is a list of events, one line of text: ``acquire A · put 2 0 · fire A · failover 1 · follow A ×3``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 

@@ -5,8 +5,6 @@ A product loads it in its topmost conftest.py, by ``pytest_plugins``; pytest doe
 which this is.
 """
 
-from __future__ import annotations
-
 from zsched.testing.fixtures import scheduler
 
 __all__ = ["scheduler"]

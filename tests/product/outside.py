@@ -4,8 +4,6 @@ The outside of the product's code: its database, and the providers that deliver 
 Here they are variables, which tests read and begin with empty: service and workers share one process in the tests.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Literal
 

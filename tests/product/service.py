@@ -5,8 +5,6 @@ A call that failed in the middle is repeated. Until then a message may be missin
 the database.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Final
 

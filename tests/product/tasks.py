@@ -5,8 +5,6 @@ A run may wait in its queue while its subject changes, and may no longer be want
 it was scheduled, and looks into the database before it sends.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Final, Literal
 

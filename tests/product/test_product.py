@@ -5,8 +5,6 @@ schedules.
 So it uses only names of zsched in these pages, and the fixture that products are offered.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo

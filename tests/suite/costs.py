@@ -7,8 +7,6 @@ tier is wrong; `make costs` writes the file. Nothing else decides on a tier but 
 one is in `make test`, too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Generator, Iterator

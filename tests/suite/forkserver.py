@@ -10,8 +10,6 @@ Unlike after a fresh start, modules are imported already, and those that read th
 process's. ``starts`` sends only commands here for which that makes no difference.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import gc

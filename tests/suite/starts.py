@@ -7,8 +7,6 @@ exit status of any child. Every other command gets a true start, and so does eac
 start is a promise, too.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

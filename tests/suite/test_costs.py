@@ -1,7 +1,5 @@
 """A test has its tier by the cost that was measured last."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

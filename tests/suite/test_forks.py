@@ -1,7 +1,5 @@
 """Forked workers run each test once, report as pytest does, and survive a test that ends its process."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

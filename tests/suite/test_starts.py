@@ -1,7 +1,5 @@
 """A warm start is, for the test and for the command, as a true one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ A wrong line names the mistake that mypy finds by ``type: ignore``. When mypy no
 and that is an error of ``make lint``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type

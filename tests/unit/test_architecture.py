@@ -6,8 +6,6 @@ import, and which packages from outside. The standard library is free to all but
 ``bench`` lies beside zsched, is not installed, and is imported by nobody.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Links to a Redis Cluster without a real one: URLs and settings, the nodes that they ask, and the answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

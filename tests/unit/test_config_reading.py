@@ -1,7 +1,5 @@
 """Files that people give: how much is read of them, and how deep."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

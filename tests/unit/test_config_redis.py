@@ -1,7 +1,5 @@
 """Addresses of Redis: Sentinels in URLs, the file and the environment; passwords of systemd; commands of the doctor."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

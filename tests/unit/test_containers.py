@@ -1,7 +1,5 @@
 """The image, the compose file and the example for Kubernetes, by their linters and by zsched's own settings."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The files of ``make install`` on a machine, and the verdict of systemd on the units."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The pages: existing targets of links, short sentences, spelling, pages made from code, and those of contributors."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -3,8 +3,6 @@ Modules that open a pickle like a worker, which runs it: checked against the sou
 code").
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import pickle

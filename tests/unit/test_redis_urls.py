@@ -1,7 +1,5 @@
 """URLs of Redis: one check for clients, commands and daemons, which repeats no part of a password."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The rights of each kind of process: checked against the scripts, the sources, and the file for Redis."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

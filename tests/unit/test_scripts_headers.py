@@ -1,7 +1,5 @@
 """The headers of all scripts of zsched/lua, the rules that all of them keep, and RQ's keys, defined once."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Links behind Sentinels without real ones: their parts, and refused settings."""
 
-from __future__ import annotations
-
 from itertools import repeat
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Imports at the start: a program imports only modules that it uses. Modules are c
 A program runs in a separate process and prints the modules that it has imported at its end.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import subprocess

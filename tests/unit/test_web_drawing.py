@@ -1,7 +1,5 @@
 """Marks and bars on the console's timeline, and replacements of occurrences that did not run or failed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace

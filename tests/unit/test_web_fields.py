@@ -1,7 +1,5 @@
 """Fields of the form that edits a schedule: from the table of options, and each value as a text and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

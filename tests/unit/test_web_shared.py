@@ -1,7 +1,5 @@
 """Results that all viewers of the console share, and the time limit of a read over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """The command: ``python -m tools.campaign``."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """The requests of clients and the replies to them: the first witness."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -6,8 +6,6 @@ and received runs say which calls must have been made. Effects that the design d
 (``Audit.tolerated``), not ignored.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise

@@ -5,8 +5,6 @@ An id belongs to one thread, so its calls have an order. A put that raised is se
 message allows. A call that is never acknowledged stays *unknown*.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Faults of the clock: Redis's clock jumps by an hour. They need a redis-server with a movable clock (``--clock``)."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Faults in the schedules: too many at one moment, values broken by another writer, rules that change meanwhile."""
 
-from __future__ import annotations
-
 import random
 from datetime import datetime, timedelta
 from functools import partial

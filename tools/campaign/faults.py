@@ -1,7 +1,5 @@
 """The list of faults: the name of each, its effect, and its consequence for the audit."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

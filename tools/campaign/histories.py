@@ -7,8 +7,6 @@ chains one after the other: an entry that does not continue the one before begin
 to. Entries are identified by id and time, which no two histories share.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

@@ -5,8 +5,6 @@ The writer knows the ids and times of waiting runs, and forges rows of other sch
 audit excuses the baits; every other schedule must be kept, whatever log entry it shares with a bait.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import partial

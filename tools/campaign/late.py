@@ -3,8 +3,6 @@ One-shots with ``done_by``: each missed deadline is in the log once, not before 
 received in time; and each run that was received too late missed its deadline.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from tools.campaign.checks import LAG_US, Audit, Findings

@@ -5,8 +5,6 @@ Each fault reports the moment of the loss (``Stage.lost``). A change that was ac
 archive yet; every earlier change must come back.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 

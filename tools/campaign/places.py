@@ -1,7 +1,5 @@
 """The places of schedules in Redis, read without zsched: an active schedule is in exactly one place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

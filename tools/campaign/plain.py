@@ -1,7 +1,5 @@
 """Faults after which Redis still holds everything that it acknowledged: processes, networks, refusals, disks."""
 
-from __future__ import annotations
-
 import random
 import signal
 

@@ -4,8 +4,6 @@ Runs with ``overlap="queue"``: no two of a schedule at the same time, and each o
 Runs on request are no part of a chain, and may run beside it.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from tools.campaign.checks import LAG_US, Audit, Findings

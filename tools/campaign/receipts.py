@@ -5,8 +5,6 @@ of a schedule with ``overlap="queue"`` also writes when it ends.
 RQ imports this module before it forks (``--config``), so that a run does not pay for the import.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -5,8 +5,6 @@ restored.
 Each shows one rule of recovery: waiting for a following archive that corrects, the hold, and the fence.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import signal

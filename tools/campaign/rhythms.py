@@ -9,8 +9,6 @@ A rule with a calendar leaps over excluded occurrences, and a changed calendar m
 minute that has been excluded for ``KNOWN_US``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

@@ -3,8 +3,6 @@ The order of events: everything starts, clients write, faults strike one after t
 everything comes to rest, the daemons stop, and the witnesses are collected.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -24,8 +24,6 @@ advance   the comparison of the progress in advance.lua: a plan is applied altho
 Only daemons run the copy; clients run the code of this folder.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The campaign's Redis: a private server with files that can be copied, truncated and restored."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

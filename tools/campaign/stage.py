@@ -5,8 +5,6 @@ Clients and daemons reach Redis through a proxy each, which faults disturb. Work
 since RQ's handling of a pushed run is not under test. All three proxies follow when Redis moves.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The result of the audit for people: numbers and examples."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field

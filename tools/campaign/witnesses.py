@@ -1,7 +1,5 @@
 """The evidence for the audit, collected when everything has come to rest: plain values, so that tests can make them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

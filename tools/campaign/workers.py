@@ -5,8 +5,6 @@ A worker forks for each run, which is a few dozen a second on a small machine. R
 queues, which a thread here empties; to zsched it looks the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The command: ``python -m tools.compatibility``, or ``make matrix``."""
 
-from __future__ import annotations
-
 import sys
 
 import click

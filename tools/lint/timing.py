@@ -8,8 +8,6 @@ A line that has to be so says why in a comment: ``# timing: the expiry is the su
 a finding, too.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import operator

@@ -13,8 +13,6 @@ Lint rules for words: docstrings, messages, names of tests, and unique names.
 ``python -m tools.lint.wording`` prints each place, and ends with 1 if there are any.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """The command: ``python -m tools.mutants``."""
 
-from __future__ import annotations
-
 import json
 import queue
 import random

@@ -1,7 +1,5 @@
 """A mutant: one file, one span of it, and the replacement."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

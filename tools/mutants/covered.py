@@ -1,7 +1,5 @@
 """The recording: which sites each test of the suite executes, what it costs, and if it passes. Kept below ``build``."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 from array import array

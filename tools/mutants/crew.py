@@ -1,7 +1,5 @@
 """Processes that run tests for the tool, each in a tree of its own, and the recording of the whole suite by them."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

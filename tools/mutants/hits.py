@@ -4,8 +4,6 @@ The bytes that planted code sets, one for each site: a file beside the tree, sha
 Imported by every recorded process before zsched, so it imports little.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 from collections.abc import Callable

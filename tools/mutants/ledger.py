@@ -1,7 +1,5 @@
 """A sample and its trials in a file, so that a run continues where another one ended."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -5,8 +5,6 @@ A removed line takes the lines with it that close its brackets; the result is a 
 header, texts, the numbers of KEYS and ARGV, and the "1, true" of string.find (a plain search).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -6,8 +6,6 @@ Not changed: annotations, decorators, texts, ``strict=`` of zip and ``total=`` o
 attributes that a constructor sets (without them everything fails), and debug lines of the log.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ zsched, so its forks see a change of a module; they collect the files of the tes
 JSON each; so do the reports, one for each test, and at last ``{"end": …}``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -8,8 +8,6 @@ coverage.py is not used: a process that is killed writes no data (most daemons o
 processes are not those of the tests, and its tracer doubles the time. Here a site costs one byte in a shared file.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import marshal

@@ -1,7 +1,5 @@
 """Put mutated code into a process that has imported the module: the code of its functions is replaced."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType

@@ -1,7 +1,5 @@
 """A copy of the project in which mutants are tried, so that no editor and no other test sees one."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

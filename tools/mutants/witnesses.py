@@ -6,8 +6,6 @@ What stands in a module or class (a constant, a default, a field) concerns the t
 name.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

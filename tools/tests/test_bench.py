@@ -1,7 +1,5 @@
 """The benchmark: its arithmetic, its detection of failures, and one small run end to end."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

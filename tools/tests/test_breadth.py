@@ -1,7 +1,5 @@
 """The cases of a parametrized test in the usual run, and in `make test-all`."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

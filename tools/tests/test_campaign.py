@@ -1,7 +1,5 @@
 """The fault campaign in its short form, and its audit with evidence made by hand: a check must be able to fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The matrix of servers and RQs: the stored results of its runs, and the generated page."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Questions that the compatibility page asks a server and an RQ."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

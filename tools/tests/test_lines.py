@@ -1,7 +1,5 @@
 """The counts of ``make lines``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

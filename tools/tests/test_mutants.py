@@ -1,7 +1,5 @@
 """Mutants of a text, the code that a fork gets, and the recording of what tests execute (tools/mutants)."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

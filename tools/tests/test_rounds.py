@@ -1,7 +1,5 @@
 """``make rounds``: what it counts, and that it fails when a test failed once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from click.testing import CliRunner

@@ -1,7 +1,5 @@
 """Rules that tests check in sources and pages: each sees the things that it is for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ Each check below passes with the unchanged scripts, and fails without the one li
 named beside a line of the fence, of the hold or of the doubt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass

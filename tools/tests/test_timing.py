@@ -1,7 +1,5 @@
 """The lint rule against tests that depend on the speed of the machine."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.sources import Source

@@ -1,7 +1,5 @@
 """The lint rules for docstrings, names of tests and unique names."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.sources import Source

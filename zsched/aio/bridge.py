@@ -6,8 +6,6 @@ again. ``wait``, deep in that call, leaves it with an awaitable. ``run`` awaits 
 result or the error; a cancellation is such an error. SQLAlchemy's asyncio extension works in the same way.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, ParamSpec, TypeVar

@@ -12,8 +12,6 @@ of its own (``Wire``), which is closed if the call is cancelled.
 The settings of an asyncio client of redis-py are taken as those of a client that blocks. Nothing connects by that one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -11,8 +11,6 @@ entries, and ``end_bootstrap``, which switches state and position in one transac
 unfinished bootstrap, it is removed when the archive is opened again.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ are not in the history. They are stored separately, as long as the state needs t
 deleted.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import struct
 import zlib

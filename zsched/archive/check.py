@@ -11,8 +11,6 @@ structure of a large file is not checked to its end: this has half of the first 
 beyond 1 GiB.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

@@ -5,8 +5,6 @@ Counts of outcomes by minute, quarter, hour and day (UTC), for timelines of any 
 transaction of their entry, at its time. They are a cache: ``recount`` counts entries again.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

@@ -8,8 +8,6 @@ deadline was missed nevertheless. An occurrence whose deadline had passed when i
 another archive has logged it, or it was put too late.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Iterable, Sequence

@@ -10,8 +10,6 @@ lock file, which is checked before it is written. A folder that others may write
 are resolved for file and lock, so that two paths of one file have one lock.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

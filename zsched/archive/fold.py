@@ -10,8 +10,6 @@ by one. Such ids are collected in ``unknown``, to be read from Redis. So are the
 schedule pushed before it was read: its record may be later than theirs.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, Final

@@ -6,8 +6,6 @@ The entries of an id are found by ``touch``, segment by segment. The entry itsel
 CRC-32.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Container, Iterator

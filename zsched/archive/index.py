@@ -26,8 +26,6 @@ prefix: 9 bytes per run with random uuids, and less for ids that share prefixes.
 archive has nothing else to do: the ids of a run cost 3 µs. A search reads the part behind the last block directly.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@ schedule's run gets its own row. A row is a record without its fields (function,
 has them in ``row``.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from functools import lru_cache
 from typing import Final

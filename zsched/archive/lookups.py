@@ -15,8 +15,6 @@ runs (measured; the file cached, two shared cores). Not guaranteed: runs before 
 complete; entries from a time when the server's clock was set back, because their times are not in order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

@@ -14,8 +14,6 @@ that it was created for. The archives in it record which data sets they followed
 A configured path is checked by the same rules.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

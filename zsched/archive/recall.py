@@ -7,8 +7,6 @@ archive, the archive does not know what became of its schedules. Its entries up 
 do not count here (``fact`` known_from).
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@ removed segment by segment. The index for searches loses only whole segments; fa
 Labels of entries without a live record are deleted at any age: only what waits is searched by them.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from typing import Final

@@ -10,8 +10,6 @@ has. If it ended long ago, RQ has deleted it too: its original is the record tha
 For a schedule with many entries the search for that entry begins at the run's time.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -28,8 +28,6 @@ second of changes, sorted, so a page is written once for many.
 ``life`` numbers the states: a bootstrap builds the next state beside the current one.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from typing import Final
 

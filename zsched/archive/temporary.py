@@ -1,7 +1,5 @@
 """An archive in memory: the newest entries of a log, folded and read as a daemon's archive folds and reads them."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress

@@ -10,8 +10,6 @@ Results go to stdout, everything else to stderr; with ``--json`` both are JSON, 
 ``{"error": …, "type": …}`` on stderr.
 """
 
-from __future__ import annotations
-
 import gc
 from typing import Final
 

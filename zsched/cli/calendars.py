@@ -1,7 +1,5 @@
 """``zsched calendars``: the calendars of the namespace, which schedules name in ``exclude``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Final
 

@@ -1,7 +1,5 @@
 """``zsched apply``, ``zsched export`` and ``zsched simulate``: schedules as a file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """``zsched forecast``: what will fire, how much of it, and whether the workers keep up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import islice

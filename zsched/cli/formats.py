@@ -1,7 +1,5 @@
 """Times and runs as people and programs read them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final

@@ -5,8 +5,6 @@ the tasks of a module.
 Importing a module runs it, so ``client.put_checks`` comes first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import os

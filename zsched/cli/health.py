@@ -1,7 +1,5 @@
 """``zsched status`` and ``zsched doctor``, which check the health, and ``zsched ack``: failures that are known."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """``zsched why`` and ``zsched history``: the story of a schedule, and the outcomes of occurrences."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

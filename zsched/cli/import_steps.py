@@ -1,7 +1,5 @@
 """The steps of ``zsched import``, the same for every source: check, compare, put, report."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

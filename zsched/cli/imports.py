@@ -1,7 +1,5 @@
 """``zsched import``: take over the schedules of other schedulers, a command per source, and undo it."""
 
-from __future__ import annotations
-
 import os
 import pwd
 from collections.abc import Sequence

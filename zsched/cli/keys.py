@@ -1,7 +1,5 @@
 """``zsched keys``: the keys by which clients sign what they schedule, and workers check it."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``zsched ls``, ``zsched show`` and ``zsched next``: list schedules and their next times."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from datetime import datetime

@@ -3,8 +3,6 @@
 commands that act on schedules and runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """``zsched notify``: the sinks of the notifier, as the settings of this machine name them."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from typing import Final
 

@@ -3,8 +3,6 @@ Arguments and options of commands: their values, parsed into arguments of the cl
 and runs; the options of a schedule; and completed ids.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Container, Mapping

@@ -1,7 +1,5 @@
 """``zsched daemon``, ``zsched archive keep`` and ``zsched up``: commands that run until they are stopped."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

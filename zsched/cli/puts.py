@@ -1,7 +1,5 @@
 """``zsched add`` and ``zsched set``: the options of ``client.schedule`` on a command line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime

@@ -4,8 +4,6 @@ Repairs in bulk on the command line: their options, the question before many cha
 A command takes ids or filters, never both.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

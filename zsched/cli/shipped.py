@@ -1,7 +1,5 @@
 """``zsched files``: what operators need beside the program, from the wheel or from a checkout."""
 
-from __future__ import annotations
-
 from importlib import resources
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """``zsched tokens``: the accounts of ``zsched web``: added, listed, changed, revoked."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any, Final
 

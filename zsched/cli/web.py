@@ -1,7 +1,5 @@
 """``zsched web``: the console, the HTTP API, and rq-dashboard if it is installed."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

@@ -5,8 +5,6 @@ They come from a daemon's archive, which is asked through Redis. If no archive a
 Redis still holds, folded in the same way. Every answer names its source. Only the question is written to Redis.
 """
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -16,8 +16,6 @@ Not guaranteed: two simultaneous calls for the same period can push a run twice,
 pushes (``result_ttl=0``, and a worker quicker than the other call). With ``again``, a second call makes a third run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple

@@ -17,8 +17,6 @@ Not guaranteed: that the candidates have not changed since they were found. Each
 no archive answers, runs are searched in the log in Redis only; ``Repaired.source`` says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast

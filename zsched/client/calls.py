@@ -5,8 +5,6 @@ That name is the self-reported author of a change. It is a label for people and 
 entry.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import socket

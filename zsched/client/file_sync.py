@@ -10,8 +10,6 @@ A put here is conditional: it succeeds only if the schedule is unchanged since i
 guaranteed: several puts do not happen together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache

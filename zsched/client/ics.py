@@ -8,8 +8,6 @@ A part that would change the times, and that a rule of ours cannot have, is refu
 events and those without a zone are on the clock of each schedule; the others are instants.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

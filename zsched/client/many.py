@@ -8,8 +8,6 @@ If the plan of a recurring schedule is outdated on arrival, it is planned and se
 id waits for the reply.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The next times of a schedule, or of a rule that is not scheduled yet."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime

@@ -8,8 +8,6 @@ behind a campaign. A run in a misspelt queue waits until somebody corrects it. N
 ``_LOOKED_AT`` schedules of a lane are compared, so that the look stays cheap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 

@@ -8,8 +8,6 @@ schedules come in the order of their next times. So if there are too many to rea
 that was read, and is complete until then.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta

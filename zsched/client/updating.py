@@ -8,8 +8,6 @@ as it is: another program may have made it.
 Signing anew is for the time after a rotation of keys, before signatures expire, or when signing begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Defaults and bounds that the settings share with other users of the same values, such as a client's arguments."""
 
-from __future__ import annotations
-
 from typing import Final
 
 VALID_DAYS: Final = 400  # of a signature: a schedule that is put once a year stays valid

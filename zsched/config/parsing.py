@@ -9,8 +9,6 @@ User-named tables, such as ``[queues.email]`` and ``[urgency.digest]``, are read
 not fit into a variable or a flag.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import os

@@ -8,8 +8,6 @@ in a file. Files are not searched: a file is read only if ``-c`` or ``ZSCHED_CON
 key or a bad value is a ConfigError with its place and the remedy. Values are shown redacted.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

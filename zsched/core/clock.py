@@ -5,8 +5,6 @@ Durations come from the monotonic clock. Stored instants come from the Redis ser
 clock of this machine makes a first guess, which the server's scripts check (the bracket of ``put_recurring``).
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

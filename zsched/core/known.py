@@ -4,8 +4,6 @@ Known failures: failed runs that somebody acknowledged, by function and error, u
 ``zsched status`` and messages leave them out until then; history, ``why`` and counts have them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from contextlib import suppress

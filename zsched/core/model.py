@@ -9,8 +9,6 @@ exhausted rule is *ended*, and stays readable until it is cancelled or put again
 Instants are integer epoch milliseconds (``…_ms``); durations name their unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime

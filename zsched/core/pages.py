@@ -1,7 +1,5 @@
 """Pages: many items are read, sent or written in small lists, so that replies and pauses stay short."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import TypeVar

@@ -10,8 +10,6 @@ value is skipped as a whole, so a key inside an inline table or an array has the
 wrong; it may be the line of the table around the key.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -8,8 +8,6 @@ clean such a text before it is written to a log entry, an event or an archive. l
 scripts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import timedelta

@@ -3,8 +3,6 @@ Answer questions about history from this daemon's archive, in a separate thread 
 does not stop the archiver.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from contextlib import closing

@@ -9,8 +9,6 @@ This happens at the start of a daemon, which ends if the archive does not belong
 check comes later. Then the daemon stays up, fires, and reports that its archive is refused.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import uuid

@@ -1,7 +1,5 @@
 """Batch size, steered by the time that calls take."""
 
-from __future__ import annotations
-
 from typing import Final
 
 _FIRST: Final = 500

@@ -10,8 +10,6 @@ other end of *this* wire: a freshly promoted replica holds the same meta and the
 it leads to the server of the term.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing

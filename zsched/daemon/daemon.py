@@ -7,8 +7,6 @@ renewal of the lease, the end of a hold, or the end of another daemon's lease. A
 logged once, and tried again with growing pauses.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager

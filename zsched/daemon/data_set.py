@@ -34,8 +34,6 @@ Not guaranteed: a push that no archive had. Redis may have lost it with its last
 same one-shot again, because its call failed then, gets a second run without a mark.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from typing import Final

@@ -20,8 +20,6 @@ Not guaranteed: while a partitioned old master still accepts writes, there are t
 ``min-replicas-to-write``). A daemon that may not lead (replica, eviction) keeps asking.
 """
 
-from __future__ import annotations
-
 import structlog
 
 from zsched.core.clock import Clock

@@ -38,8 +38,6 @@ then an older version may lead and restore its data, like any archive that was a
 archive restores later replaces it, and from the first such ``restore`` on no older version fires.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

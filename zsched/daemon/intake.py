@@ -9,8 +9,6 @@ All pages are of one history: before and after each page the log must contain th
 (rule: ONE_HISTORY). ``daemon.follower`` decides which of this is done, and when.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 

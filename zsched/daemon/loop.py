@@ -8,8 +8,6 @@ pause. Meanwhile ``Failures`` holds the reason, which the daemon reports. RedisU
 the main loop reports that Redis is away.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import threading

@@ -32,8 +32,6 @@ is recorded as run again (``difference.over_row``, ``Branch.ran_again``).
 Not guaranteed: data that no archive had.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing

@@ -5,8 +5,6 @@ A meter is called in the middle of firing: it notes a value and returns. It read
 nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

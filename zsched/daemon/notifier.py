@@ -16,8 +16,6 @@ If Redis was lost, or a sink is new, the last ten minutes are told. Not guarante
 they come when one does. A receiver that refuses a message gets it again and again: ``zsched status`` says so.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

@@ -11,8 +11,6 @@ with one archive. If a daemon follows the log there, the others ask it, by a rep
 history has that entry (``daemon.peers``, Covering); then they lack nothing either.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Sequence

@@ -26,8 +26,6 @@ this archive had that position before, the other archive has nothing that is mis
 records that. This archive's report lists the checked positions, so other archives stop waiting for it (rule: WAIT).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

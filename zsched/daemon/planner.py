@@ -6,8 +6,6 @@ same policies. So the plan is cached: the cost depends on the number of distinct
 applied per schedule. A schedule with skips by hand has a plan of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial

@@ -3,8 +3,6 @@ The daemon as a process: signals, settings and their reload, the service manager
 archivist, the exit code.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import uuid

@@ -21,8 +21,6 @@ of one history: ``seen`` is in the log, the following entries are dense, and the
 reached.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, Protocol

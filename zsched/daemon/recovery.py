@@ -19,8 +19,6 @@ If a restoring daemon dies, its hold lapses. Its report keeps the old position, 
 guaranteed: an archive that returns after the log was trimmed past its position restores nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from enum import Enum
 from functools import partial

@@ -36,8 +36,6 @@ they failed). RQ's SimpleWorker ignores the request to stop a run, which then co
 daemon leads, no waiting run is launched.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple

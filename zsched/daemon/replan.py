@@ -35,8 +35,6 @@ moves to the first open time after now: to an earlier one if a time was opened. 
 of its tick records it as excluded, if it is by then. So nothing fires twice, or on a day that is excluded.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress

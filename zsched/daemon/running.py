@@ -14,8 +14,6 @@ that sleep. (The system interrupts a sleep only once it has begun.) So signals a
 them with sigwait(3).
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib

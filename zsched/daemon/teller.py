@@ -4,8 +4,6 @@ sinks. It works while its daemon leads and, unless it needs none, its archive fo
 jobs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

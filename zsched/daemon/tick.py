@@ -7,8 +7,6 @@ alone and returns in the next pass. Runs that wait for another run and RQ's own 
 come last.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ thread opens another connection. It also asks Sentinels for the present master, 
 thread may wait for their answer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import select
 from contextlib import closing

@@ -14,8 +14,6 @@ callers who may see everything.
   installed here. A value that is too large is replaced by a text that says so.
 """
 
-from __future__ import annotations
-
 import binascii
 import json
 import re

@@ -5,8 +5,6 @@ The order at the end makes the count exact: all schedules are paused, so that no
 until it has the end of each run; then the runs are counted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Tasks of the demo's workers: a product's messages, each a few milliseconds of work."""
 
-from __future__ import annotations
-
 import time
 
 _WORK_S = 0.003  # what a call to a provider might take

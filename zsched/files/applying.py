@@ -14,8 +14,6 @@ Not guaranteed: the changes do not happen at once. Between two steps others see 
 lost in the middle, the schedules put so far stay. Applying the same file again continues from there.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -21,8 +21,6 @@ the function and its arguments are not checked. ``unchecked`` lists these functi
 options of the file.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext

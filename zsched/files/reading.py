@@ -17,8 +17,6 @@ with a mistake is checked to its end, so that one reading reports all mistakes. 
 are not reported. Arguments are checked last, when their keys have no mistake.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Mapping

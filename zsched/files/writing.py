@@ -6,8 +6,6 @@ express a value (a set or an object of a pickled call), the entry becomes a comm
 schedules are not written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

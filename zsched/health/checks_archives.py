@@ -1,7 +1,5 @@
 """Checks of the archives: does an archive follow the log, and how far is it behind?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Final
 

@@ -4,8 +4,6 @@ Checks of the daemons: does one lead, could another take over, do they fire in t
 Checks of their queues: do workers take jobs from them?
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Checks of the namespace's keys: has each its type and valid values, and is each still in use?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, get_args

@@ -4,8 +4,6 @@ Checks of the last minutes: was Redis rebuilt, was its clock right, do runs fail
 Checks of schedules: do their runs fail or block them, and is one paused past its time?
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final

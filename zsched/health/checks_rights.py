@@ -29,8 +29,6 @@ script run code in the server, cannot be detected. The same releases fixed both.
 keys of the namespace and of RQ, which the same users may write.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import stat

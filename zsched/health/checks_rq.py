@@ -7,8 +7,6 @@ A worker's mode is a field in RQ's keys, so every writer of these can give it to
 Another running scheduler is a warning. If it has jobs that are scheduled here, too, it is a problem: they run twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final

@@ -3,8 +3,6 @@ Checks of the Redis server: for every view, does it accept writes, and has it en
 version and role, memory, files and clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final

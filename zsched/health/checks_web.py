@@ -4,8 +4,6 @@ Checks of the HTTP API: is its address safe, can its accounts be read and write,
 They are made for the role web alone: only its settings count, and only its user and root may read its accounts.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec

@@ -9,8 +9,6 @@ Not guaranteed: that a finding is still true a moment later; the state of schedu
 workers that RQ does not record, such as their serializer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache

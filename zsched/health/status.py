@@ -1,7 +1,5 @@
 """The status of a namespace, read at one moment, and its form for programs: ``zsched status`` and the HTTP API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final

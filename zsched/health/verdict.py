@@ -8,8 +8,6 @@ hide the next outage.
 Remedies end with commands to copy into a shell. Each command reaches the Redis that was checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 

@@ -35,8 +35,6 @@ An id is ``<file>-<digest>`` of user and command. So a line that moves, or gets 
 with another command gets another schedule. Lines with the same user and command are numbered from the second on.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -6,8 +6,6 @@ Cron, RQ's cron and rq-scheduler read times in the zone of their process, as the
 scheduler that it replaces, so it says by what it chose the zone.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ do the same.
 The module is imported, as ``rq cron`` would. Ids are the names of the registrations; equal names are numbered.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter

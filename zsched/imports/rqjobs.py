@@ -30,8 +30,6 @@ because all runs share one job. Here each run has its own job, and nobody wants 
 Not guaranteed: a scheduler that is started after the check for running schedulers is not noticed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager

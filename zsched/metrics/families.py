@@ -1,7 +1,5 @@
 """Families of Prometheus, each made of all its values at once; names without their beginning, ``zsched_``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

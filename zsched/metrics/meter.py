@@ -13,8 +13,6 @@ entries that were trimmed meanwhile. They begin with 0 in each process that arch
 increases.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence

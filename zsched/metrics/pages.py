@@ -15,8 +15,6 @@ request must name this machine: a web page in a local browser cannot read it und
 rebinding).
 """
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import socket

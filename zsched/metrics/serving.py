@@ -16,8 +16,6 @@ Redis is read at a scrape, at most once a second however many clients scrape. Th
 with a short timeout: Prometheus gives up after ten seconds by default, and needs the page while Redis is away too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

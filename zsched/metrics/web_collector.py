@@ -1,7 +1,5 @@
 """Prometheus' metric families of one ``zsched web``. Needs prometheus_client, of the extra ``ops``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

@@ -5,8 +5,6 @@ A label has a bounded number of values: a route is its template and never a path
 type.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final

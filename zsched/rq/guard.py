@@ -19,8 +19,6 @@ Not guaranteed: a replay. A signature of a recurring schedule holds for all of i
 as it is valid (SECURITY.md). And a task may fetch jobs with classes of RQ itself, which unpickle what they find.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from enum import StrEnum

@@ -10,8 +10,6 @@ RQ's own scheduler is not started beside a guard: its process reads jobs by RQ's
 zsched's daemon moves RQ's delayed jobs instead (``[rq] native``).
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import rq.job

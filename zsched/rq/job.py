@@ -9,8 +9,6 @@ A task may rewrite ``meta``, and RQ writes a job again when it retries it. So th
 signature again, together with its new ``meta``.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import rq.job

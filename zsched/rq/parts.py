@@ -17,8 +17,6 @@ command line of ``python -c``, which ``ps`` shows. Here each text among them, su
 environment, which only the process's own user and root can read. The process takes it out again before the task begins.
 """
 
-from __future__ import annotations
-
 import os
 from datetime import datetime
 from typing import Any, Final

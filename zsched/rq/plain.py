@@ -4,8 +4,6 @@ Serializers of RQ that run nothing when they read: for all that no signature cov
 They are classes, since RQ names a worker's serializer by module and name. RQ's JSON serializer runs nothing anyway.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Any, Final
 

@@ -13,8 +13,6 @@ count, so the worker needs no right but to publish on the wake channel of the na
 lost, the next run starts a quarter of a second later.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

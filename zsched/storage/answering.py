@@ -5,8 +5,6 @@ A question is its topic (``about``) and arguments. A daemon's go through Redis a
 to the folded log stay values.
 """
 
-from __future__ import annotations
-
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@ The leader's scripts: fire, advance, quarantine, limit, record ends, handle lost
 RQ's own delayed jobs (``enqueue_at``, ``enqueue_in``, ``Retry(interval=…)``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat

@@ -1,7 +1,5 @@
 """Errors of redis-py and of Redis as zsched's: what happened, where, and what to do."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final

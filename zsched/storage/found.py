@@ -9,8 +9,6 @@ last, by any thread.
 All connections of zsched, with or without a look-up, have ``our_options``: they send nothing twice.
 """
 
-from __future__ import annotations
-
 import ssl
 from typing import Any, Protocol
 

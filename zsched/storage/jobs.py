@@ -13,8 +13,6 @@ ZSETs of job ids, each with the second at which RQ will delete it. ``rq:wip:<que
 may have a wrong type, or be forbidden to this user: ``allowed_replies`` continues with the others.
 """
 
-from __future__ import annotations
-
 import binascii
 import zlib
 from base64 import b64decode

@@ -6,8 +6,6 @@ result has the time that was covered. Who reads again, such as a page that stays
 what is new, and continues where the one before had to stop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from threading import Lock
 from typing import Final

@@ -12,8 +12,6 @@ have a seat: one leads, one stands by. A daemon keeps its seat every second. The
 or cut off lapses.
 """
 
-from __future__ import annotations
-
 import math
 import uuid
 from dataclasses import dataclass, replace

@@ -12,8 +12,6 @@ keys before they write anything (lua/lib/meta.lua), so Redis' WRONGTYPE means th
 say which key it is: that is found when the error comes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple

@@ -10,8 +10,6 @@ Not guaranteed: another daemon that reported within SILENT_MS may have been kill
 for less than 3 s. A daemon that has not reported yet is unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

@@ -9,8 +9,6 @@ no stream of zlib begins as they do, which RQ tries first.
 Calls with other arguments are pickled as RQ does it.
 """
 
-from __future__ import annotations
-
 import pickle
 import pickletools
 import re

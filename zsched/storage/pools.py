@@ -1,7 +1,5 @@
 """Pools of redis-py's connections: by a URL, or like that of a given client. All send nothing twice."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import redis

@@ -3,8 +3,6 @@ The records of schedules in Redis, read by get.lua, as many as there are at one 
 ``Schedule``; and the whole content of a namespace, read in pages, each with the log's end at its time.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The words by which scripts refuse a call about a schedule, and the exception for each."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from zsched import errors

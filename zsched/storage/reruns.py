@@ -5,8 +5,6 @@ RQ's hash of a run has its call and options. If RQ has deleted it, an archive is
 unpickled, so the caller's serializer does not matter.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

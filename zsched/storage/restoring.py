@@ -1,7 +1,5 @@
 """Restoring losses of Redis: the scripts of a merge, and the hold during it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby

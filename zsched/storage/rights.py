@@ -13,8 +13,6 @@ Not guaranteed: a client can damage its namespace. It runs the scripts that writ
 they do (SECURITY.md).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum

@@ -13,8 +13,6 @@ seen when it continues: it only refreshes that key, and does not write it again.
 push.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from typing import Final, NamedTuple

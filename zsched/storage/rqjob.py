@@ -13,8 +13,6 @@ RQ is imported late, for retries and callbacks. A service without them does not 
 and its scheduler.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import math

@@ -6,8 +6,6 @@ the prefix and the kind in the place of ``RQ_<KIND>``. Names of jobs and queues 
 choose them, too.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

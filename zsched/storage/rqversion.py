@@ -1,7 +1,5 @@
 """RQ's versions: supported ones, the installed one, and its differences."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from typing import Final
 

@@ -31,8 +31,6 @@ one at a time (measured: 109,000 to 136,000 rows/s against 50,000 to 67,000). Af
 calls are sent again, so use it only for calls that are safe to repeat.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import deque

@@ -4,8 +4,6 @@ Commands for people to copy, which reach the Redis that was asked: ``redis-cli``
 Other commands, such as ``zsched retry``, read the settings of the person who types them.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ A resume never fires early. A recurring schedule that skips what it missed is pl
 script makes sure that it did not change meanwhile. A leader ends pauses by the same way, in its term.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial

@@ -3,8 +3,6 @@ Throttled schedules: their queue has no room by its limit, so fire.lua moved the
 writes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

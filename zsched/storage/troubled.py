@@ -8,8 +8,6 @@ pause, a resume or a cancel ends the trouble.
 Not guaranteed: among many paused schedules, only some thousand are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

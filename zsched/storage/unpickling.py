@@ -12,8 +12,6 @@ tuples would be hashed for ever. So the values that are hashed are counted first
 (``_Counted``). Others may be large when they are walked through, or in text form: ``excess`` reports that.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 import pickletools

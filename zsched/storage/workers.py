@@ -9,8 +9,6 @@ Not guaranteed: a killed worker is seen, as late, until its registration ends: s
 worker's clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 

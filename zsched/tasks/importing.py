@@ -8,8 +8,6 @@ Not guaranteed: a worker may have another version of the module. A package may h
 is assumed to be the worker's module.
 """
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ accepted unchecked, its payload too, and the caller can report that. A path into
 the name is a mistake.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ The pytest fixture. A project's topmost conftest.py loads it::
 It is not an entry point of pytest, which would be loaded into every test run of every environment with zsched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

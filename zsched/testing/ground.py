@@ -14,8 +14,6 @@ and no task is too slow because no time passes.
 Not guaranteed: RQ's lifetimes (``result_ttl``) lapse by Redis' real clock, not by the frozen one.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -2,8 +2,6 @@
 Pushed runs, read from the log; and their deadlines, ends and RQ's delayed jobs by the frozen clock.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Iterable, Mapping

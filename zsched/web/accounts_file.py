@@ -8,8 +8,6 @@ as a whole, one writer at a time, so no reader sees a part. What root writes bel
 Beside it, in a folder ``….used``, is an empty file for each token that was used; its time is that of the last use.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets

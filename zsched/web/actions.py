@@ -5,8 +5,6 @@ The API and the console share these actions, so a check is written once. A limit
 found; the change then names that version (``access``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """The application: routes under /api/v1, their errors as problems, the login, rq-dashboard, and the probes."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncIterator, Callable

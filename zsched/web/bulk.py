@@ -10,8 +10,6 @@ No connection to Redis is held while the body comes. A caller may send the whole
 results of about 100,000 rows are kept. A refused row stops no other row. A lost Redis ends the answer with its error.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

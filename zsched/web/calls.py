@@ -6,8 +6,6 @@ The ETag of a schedule is its version and, where all of it is shown, a checksum 
 its version. ``If-Match`` compares the version only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

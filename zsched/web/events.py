@@ -21,8 +21,6 @@ Live pages need no events, only the word that there are some (``news``).
 Not guaranteed: events of what Redis lost before the reader saw it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import deque

@@ -6,8 +6,6 @@ no other site's page sends (SameSite=Strict). It ends with the token, and after 
 this browser.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 from urllib.parse import urlencode

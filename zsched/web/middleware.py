@@ -7,8 +7,6 @@ A read that takes too long ends, and its connection to Redis is free for others.
 know what became of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from typing import Final

@@ -3,8 +3,6 @@ The namespace: ``/status``, ``/daemons`` and ``/queues`` as they are now; its ``
 ``/calendars``. All callers read those calendars; one with limits changes none.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from fastapi import Request

@@ -1,7 +1,5 @@
 """Bodies of requests: read within bounds, as strict JSON, as the options of the client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

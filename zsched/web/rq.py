@@ -3,8 +3,6 @@
 arguments and results.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 schedule, or counted for the timeline. And the reader of runs that were pushed later for others, from the history.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """``/schedules``: create, replace, read, change and list; custom methods as AIP-136 has them."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial

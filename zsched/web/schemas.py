@@ -10,8 +10,6 @@ Bodies are checked by the client, whose errors name option, value and remedy. So
 nothing. A body that they do not allow is refused; a body that they allow may have a mistake that a schema cannot say.
 """
 
-from __future__ import annotations
-
 import json
 import typing
 from collections import Counter

@@ -1,7 +1,5 @@
 """``AsyncClient``: the face of ``Client``, cancelled calls, an event loop that goes on, and its connections."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import inspect

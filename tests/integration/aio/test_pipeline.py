@@ -1,7 +1,5 @@
 """Calls of one turn of the event loop share a connection and nothing else; clients of failing servers."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Redis loses data: it is emptied or replaced by an older copy, a daemon leads again, and archives merge with it."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field

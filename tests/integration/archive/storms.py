@@ -1,7 +1,5 @@
 """Random operations of clients, a leader, RQ and other writers."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The archiver's thread with a real Redis: its reaction to a file that is damaged while it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

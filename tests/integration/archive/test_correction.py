@@ -1,7 +1,5 @@
 """Corrections: a following archive reads the restore of a returned archive, and knows a later change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from threading import Event

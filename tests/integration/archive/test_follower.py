@@ -1,7 +1,5 @@
 """Following a log: a connection that breaks, another writer's values, and the state that follows from the entries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta

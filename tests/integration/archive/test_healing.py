@@ -1,7 +1,5 @@
 """Archives that repair themselves: an unreadable entry, a hole in the log, a corrupt file."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing

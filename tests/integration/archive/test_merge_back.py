@@ -1,7 +1,5 @@
 """A Redis that lost data, and an archive that has all of it: everything is restored unchanged."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.leaders import HOUR_MS

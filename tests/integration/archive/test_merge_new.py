@@ -1,7 +1,5 @@
 """Changes after a loss are kept, whenever they come between the steps of a merge; Redis loses its data again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs that were over, and that Redis has once more because it went back to a time before their end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Two archives with different knowledge: both restore what they know, in any order."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.scenes import Scene, assert_state_is_redis_own, rows_put_back, schedule

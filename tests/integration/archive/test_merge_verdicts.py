@@ -1,7 +1,5 @@
 """An archive that must not restore anything, waits for another archive, or cannot read everything."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

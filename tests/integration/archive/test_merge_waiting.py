@@ -1,7 +1,5 @@
 """Runs that Redis lost while they waited for other runs of their schedule: none of them overlaps with another one."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.leaders import ALWAYS

@@ -1,7 +1,5 @@
 """The choice of a daemon's archive file in a folder with several; archives of a newer format."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path

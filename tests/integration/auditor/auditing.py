@@ -1,7 +1,5 @@
 """An auditor by hand, a schedule in every place, and changes by other writers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An auditor without a daemon, called step by step."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.scenes import Scene

@@ -1,7 +1,5 @@
 """Changes of a schedule by another writer are found, reported and repaired; by real daemons, too."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

@@ -1,7 +1,5 @@
 """Calls of clients and a leader are not taken for another writer; suppressed runs are found."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """A missing or overdue occurrence is found, and the auditor draws no conclusion from incomplete data."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Schedules in quarantine go back when what they need is in the archive, or when the cause is over."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

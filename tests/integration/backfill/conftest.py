@@ -1,7 +1,5 @@
 """A client with a schedule r that has hours behind it, and short waits for archives."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 

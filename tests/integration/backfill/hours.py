@@ -1,7 +1,5 @@
 """Backfills of one schedule, by hours before now."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Backfills: the progress in parts, refused ones, and those beside other calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

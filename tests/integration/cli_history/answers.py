@@ -1,7 +1,5 @@
 """Waiting for an archive's answer to ``zsched why``, ``history`` and ``log``, and what they say without one."""
 
-from __future__ import annotations
-
 from tests.waiting import WITHIN_S
 from zsched.storage.keys import Keys
 

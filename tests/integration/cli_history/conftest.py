@@ -1,7 +1,5 @@
 """The path of an archive, and a command line that cannot read it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``zsched log``: the entries of Redis's log and of the archive, a line per entry."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``zsched history`` with filters: what people know of a customer leads to the run, page by page, and for export."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

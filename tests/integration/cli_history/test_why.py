@@ -1,7 +1,5 @@
 """``zsched why``: the story of a schedule or a run, by real daemons and their archives, or by Redis alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

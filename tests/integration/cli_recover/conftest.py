@@ -1,7 +1,5 @@
 """A namespace with a leader by hand, an archive that follows, and ``zsched archive recover`` with that archive."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A Redis that loses schedules of every state, the command that restores them, and comparisons."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

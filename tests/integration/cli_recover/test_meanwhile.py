@@ -1,7 +1,5 @@
 """``zsched archive recover`` while a daemon leads, another archive restores, or Redis goes away or loses data again."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

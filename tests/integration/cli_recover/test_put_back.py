@@ -1,7 +1,5 @@
 """``zsched archive recover``: its restores into a Redis that lost data, and its output before and after."""
 
-from __future__ import annotations
-
 import pytest
 from rq.job import Job, JobStatus
 

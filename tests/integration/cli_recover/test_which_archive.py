@@ -1,7 +1,5 @@
 """``zsched archive recover``: the choice of the file, and the histories that it refuses."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The command line on an empty Redis, and on one with some schedules."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.command_line import FUNC, LATER, Zsched

@@ -1,7 +1,5 @@
 """``zsched add``: every option, and refused input."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import socket

@@ -1,7 +1,5 @@
 """Completion of commands, options and ids in a shell, and the groups of ``zsched --help``."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``zsched cancel``, ``pause``, ``resume`` and ``run``, also with filters; ``zsched set``."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``zsched ls`` and ``show``: the filters of the list, and the details of a schedule."""
 
-from __future__ import annotations
-
 import tomllib
 from datetime import datetime
 

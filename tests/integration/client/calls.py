@@ -1,7 +1,5 @@
 """The results of a client's calls: the payloads of jobs, and the ids of a listing."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@ Each test of this folder runs with ``Client``, and each of ``ALSO_ASYNC`` also w
 name; in `make test-all` each one does. A client.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Datetimes given to a client: the second pass of a repeated time, and odd values, at every door."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """``durable=True``: acknowledged when an archive has the change on its disk, and the errors when none has."""
 
-from __future__ import annotations
-
 import resource
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Known failures over the client: put, listed and taken back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """client.cancel, pause, resume and get; calls whose replies are lost."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import socket

@@ -1,7 +1,5 @@
 """client.list: filters, order, cursors."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from itertools import islice

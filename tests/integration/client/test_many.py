@@ -1,7 +1,5 @@
 """client.schedule_many."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterator

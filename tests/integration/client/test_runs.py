@@ -1,7 +1,5 @@
 """client.enqueue, client.run_now and client.preview; a client that names someone else as the writer."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

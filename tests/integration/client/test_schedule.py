@@ -1,7 +1,5 @@
 """client.schedule: accepted and refused calls, and the clock that decides."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, date, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Namespaces, serializers, and wrong or missing servers."""
 
-from __future__ import annotations
-
 import gc
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """client.update: the time or the payload alone, under races too, and payloads that this client may not open."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading

@@ -1,7 +1,5 @@
 """Versions of schedules, which a change may require; puts of shapes that a client remembers."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A Redis Cluster for the tests of a file, emptied for each, and a client of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Workers and commands on a Redis Cluster, wherever its slot is."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

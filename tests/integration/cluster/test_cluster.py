@@ -1,7 +1,5 @@
 """The parts around a daemon on a Redis Cluster: doctor, commands, pages, users, workers, a recovery by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

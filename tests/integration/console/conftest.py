@@ -1,7 +1,5 @@
 """A person who looks at the console of a running ``zsched web`` in Chromium. Each page must be free of errors."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from datetime import timedelta

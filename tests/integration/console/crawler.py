@@ -8,8 +8,6 @@ request that failed, a message of the browser, and a page that is wider than its
 page.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import deque

@@ -1,7 +1,5 @@
 """Jobs of the console's tests."""
 
-from __future__ import annotations
-
 import signal
 
 

@@ -1,7 +1,5 @@
 """Actions of the console without a browser: what they answer, and what the next page says."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Acts instead of advice: findings and verdicts with links and buttons. Without a browser."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import timedelta

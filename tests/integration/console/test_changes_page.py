@@ -1,7 +1,5 @@
 """A day beside the day before: what people and programs did, and what went differently."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

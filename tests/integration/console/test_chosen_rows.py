@@ -1,7 +1,5 @@
 """Rows that a person chooses in the lists of schedules and runs, and what is done with exactly these."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each page of the console: for each role, with and without scripts, for everybody; and what it never does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Every page of the console, as a person finds it by links, buttons and forms: nothing may be wrong on any of them."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of the forecast: occurrences, the heaviest minutes, queues and functions, and what would flatten a peak."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 

@@ -1,7 +1,5 @@
 """Runs that did not succeed in groups, and retries of a group. Without a browser."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections import Counter

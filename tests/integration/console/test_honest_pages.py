@@ -1,7 +1,5 @@
 """Statements of the pages about what they do not show; and the pictures of docs and README, of a demonstration."""
 
-from __future__ import annotations
-
 import html
 import os
 import re

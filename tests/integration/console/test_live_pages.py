@@ -1,7 +1,5 @@
 """Live pages: they change what has changed, leave alone what a person reads, and send few bytes."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit

@@ -1,7 +1,5 @@
 """Schedules that are made or copied by the form, and single occurrences that are skipped. Without a browser."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Small things on which somebody on call loses time: what cannot be undone, parts of ids, open forms, empty results."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 

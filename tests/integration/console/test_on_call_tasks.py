@@ -5,8 +5,6 @@ page.
 Typing is not counted, as in the study that set the goal. ``pytest --junit-xml`` records clicks and seconds.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

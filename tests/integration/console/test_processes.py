@@ -1,7 +1,5 @@
 """The pages that show workers and daemons: what each does, and which of them need a look. Without a browser."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

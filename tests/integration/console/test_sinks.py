@@ -1,7 +1,5 @@
 """The sinks of the notifier on the page Daemons: their last message, why one fails, and a test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

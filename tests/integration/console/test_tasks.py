@@ -1,7 +1,5 @@
 """Tasks of people at the console; those with a goal of clicks are in ``test_on_call_tasks``."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """The timeline by keyboard alone: to a failed run's page, and to a shorter, longer or chosen time."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 from playwright.sync_api import expect

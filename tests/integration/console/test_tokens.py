@@ -1,7 +1,5 @@
 """Tokens that operators make, prolong and revoke on the page of accounts. Without a browser."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A browser at ``/rq`` of a running ``zsched web`` that has logged in, and a Redis with runs of every kind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import httpx

@@ -1,7 +1,5 @@
 """Redis with runs of every kind, for rq-dashboard."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tasks of the dashboard's tests."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 MARKUP = "<img src=x onerror=\"document.title='broken in'\">"

@@ -1,7 +1,5 @@
 """rq-dashboard in a browser without a window: the pages as people see them, after a login and after their scripts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from html import escape
 from typing import Any

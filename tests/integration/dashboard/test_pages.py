@@ -1,7 +1,5 @@
 """rq-dashboard's pages under ``/rq``: access, contents, and the refusal of every change."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

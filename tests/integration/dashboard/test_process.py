@@ -1,7 +1,5 @@
 """rq-dashboard in zsched's process: its prefix, passwords, packages and Redis; its pages of forged data."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

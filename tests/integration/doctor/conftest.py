@@ -1,7 +1,5 @@
 """A Redis with the settings of deploy/redis/redis.conf, which are reset after each test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

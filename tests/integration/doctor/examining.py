@@ -1,7 +1,5 @@
 """Helpers of the doctor's tests: an examination and its findings that are not ok."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import defaultdict

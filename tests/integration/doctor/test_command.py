@@ -1,7 +1,5 @@
 """``zsched doctor``: its output and exit codes; its checks of the HTTP API."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``zsched doctor --deep``: changes by another program, by an archive on this disk."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

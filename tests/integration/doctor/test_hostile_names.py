@@ -1,7 +1,5 @@
 """Names that another program wrote into Redis, in the commands of remedies: each is one word there, and no option."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The doctor's checks of a namespace: its keys, format, daemons, archives, and orphaned keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The doctor's checks of secrets: passwords in settings, and guards of workers."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

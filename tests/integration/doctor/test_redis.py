@@ -1,7 +1,5 @@
 """The doctor's checks of the server: version, role, memory, files and clocks, each problem made for real."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

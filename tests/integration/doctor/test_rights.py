@@ -1,7 +1,5 @@
 """The doctor's checks of a user's rights, with real users of a real Redis that lack rights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

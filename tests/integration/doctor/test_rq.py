@@ -1,7 +1,5 @@
 """The doctor's checks of RQ: real workers, the queues in use, and other schedulers."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from collections.abc import Callable

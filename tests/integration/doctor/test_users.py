@@ -1,7 +1,5 @@
 """The doctor's checks of the isolation of the users in deploy/redis/users.acl: Lua sandbox and databases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Leaders with a tracker and with lost runs, called step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A leader's watch over deadlines, step by step: what it logs by RQ's state, and which deadlines are at risk."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

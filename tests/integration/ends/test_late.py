@@ -1,7 +1,5 @@
 """Ends are recorded once and correctly, also if a reply, the archive, a read or a worker is late."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any

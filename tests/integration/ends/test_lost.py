@@ -1,7 +1,5 @@
 """Lost runs by hand, step by step: runs that no worker has any more, and the outcome of each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

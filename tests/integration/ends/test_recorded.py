@@ -1,7 +1,5 @@
 """Ends of runs with real daemons and workers: they are recorded and shown, also if a worker is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The tracker by hand, step by step: ended runs are found and recorded once, whatever the archive knows."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A tracker and lost runs by hand, the traces of workers, and the ends in the log and in an archive."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

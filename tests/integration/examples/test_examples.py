@@ -1,7 +1,5 @@
 """The services in ``examples``, run as their first lines say, with a real daemon's thread and real workers."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

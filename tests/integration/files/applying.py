@@ -1,7 +1,5 @@
 """Texts applied as a file of schedules, and the results."""
 
-from __future__ import annotations
-
 import redis
 
 from tests.integration.client.calls import KEYS

@@ -1,7 +1,5 @@
 """A client of each serializer that files are applied with."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 

@@ -1,7 +1,5 @@
 """A file applied to a real Redis: what it creates, changes, pauses and leaves alone."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Schedules written to a file, which makes the same schedules when it is applied."""
 
-from __future__ import annotations
-
 import random
 import string
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A file owns the schedules that it created; other writers change schedules while it is applied."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from itertools import islice

@@ -4,8 +4,6 @@ Schedules of which another program has spoilt one field, among healthy ones; and
 Each value depends on the seed and on its number only: ``ZSCHED_TEST_SEED`` gives other ones.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Arguments that another program made far larger than a client may: a listing has many schedules."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest

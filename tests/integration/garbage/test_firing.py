@@ -1,7 +1,5 @@
 """A daemon among schedules with a field of garbage: it fires the healthy ones, and leaves no due one in its lane."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import timedelta
 

@@ -5,8 +5,6 @@ A field of garbage in each schedule of a namespace: no reader fails, and each sh
 runs beside the views of single schedules, whose archive answers ``why``: without one each answer reads the whole log.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """A forge on the emptied server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

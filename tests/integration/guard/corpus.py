@@ -4,8 +4,6 @@ The corpus: jobs that a program with all rights in Redis forged, altered or repl
 Each case makes one job, and returns its id.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import time

@@ -1,7 +1,5 @@
 """A module that no worker may import: importing it leaves a receipt."""
 
-from __future__ import annotations
-
 from tests.integration.guard.tasks import leave
 
 leave("imported")

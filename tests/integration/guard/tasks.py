@@ -1,7 +1,5 @@
 """Tasks of guarded workers, and what must never run there. Each call leaves a file in the folder of receipts."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from pathlib import Path

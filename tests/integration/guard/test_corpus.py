@@ -5,8 +5,6 @@ All are given to one worker of each class, among signed runs that it does run. A
 run of zsched as refused.
 """
 
-from __future__ import annotations
-
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Guarded workers as docs and the command line start them."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

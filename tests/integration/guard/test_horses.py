@@ -1,7 +1,5 @@
 """The command lines of workers and of their processes, which all users of the machine can read."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Keys: their file, the commands ``zsched keys``, and a rotation of keys while runs are pushed and executed."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable

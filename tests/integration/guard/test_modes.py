@@ -1,7 +1,5 @@
 """Modes of a guard: off, warn and enforce; jobs without a signature; workers that cannot begin, or are stopped."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import uuid

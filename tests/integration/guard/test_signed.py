@@ -1,7 +1,5 @@
 """Signatures survive everything that zsched and RQ do with a job."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

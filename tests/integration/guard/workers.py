@@ -1,7 +1,5 @@
 """Guarded worker classes of one's own."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line on an empty Redis, a folder of modules, and a queue of RQ."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

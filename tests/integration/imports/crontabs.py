@@ -1,7 +1,5 @@
 """The command line of imports, and a crontab for it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

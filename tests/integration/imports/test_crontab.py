@@ -1,7 +1,5 @@
 """``zsched import crontab``: the jobs of cron as schedules that run when cron would have run them."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

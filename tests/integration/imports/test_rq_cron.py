@@ -1,7 +1,5 @@
 """``zsched import rq-cron``: the jobs that a module registers, as RQ reads them; and ``zsched import undo``."""
 
-from __future__ import annotations
-
 from inspect import signature
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``zsched import rq-scheduled``: delayed jobs made by RQ itself are moved, each to one side only."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator

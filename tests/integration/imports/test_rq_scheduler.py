@@ -1,7 +1,5 @@
 """``zsched import rq-scheduler``, with jobs made by rq-scheduler itself, and the pickles that an import opens."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Failed runs that are requeued with RQ's own command: they are what became of them at last, at every door."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

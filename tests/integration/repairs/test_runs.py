@@ -1,7 +1,5 @@
 """``retry_many`` and ``cancel_runs``: runs that filters choose; a retry that is killed and repeated."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """``cancel_many``, ``pause_many`` and ``resume_many``: schedules that filters choose."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A client, real workers, and short waits, for the tests of retry and cancel_run."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

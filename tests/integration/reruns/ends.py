@@ -1,7 +1,5 @@
 """Runs that are retried or cancelled: their status, their queue, and their ends in the log."""
 
-from __future__ import annotations
-
 import redis
 
 from tests.builders.entries import row_lines

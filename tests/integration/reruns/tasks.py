@@ -1,7 +1,5 @@
 """Tasks for workers in the tests of retry, cancel_run, current_run and backfill."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

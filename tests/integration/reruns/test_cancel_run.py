@@ -1,7 +1,5 @@
 """client.cancel_run and its command, with real workers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

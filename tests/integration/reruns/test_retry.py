@@ -1,7 +1,5 @@
 """client.retry: with real workers, and with runs that only an archive still has."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A running ``zsched web`` for the tests of a file, on an empty Redis for each; a client with an operator's token."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The routes of the HTTP API: what a limited account may do there, which of them write, and what they log."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import fastapi.routing

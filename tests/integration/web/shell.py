@@ -1,7 +1,5 @@
 """Commands of a page, typed into bash, and their answers beside what the page shows."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Access to the API, and that nobody else has it: tokens, roles, limits, and a trusted proxy."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

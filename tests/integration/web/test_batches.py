@@ -1,7 +1,5 @@
 """Many schedules in one request: a result for each row of a batch, and changes by filter."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Iterable, Iterator

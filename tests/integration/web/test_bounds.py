@@ -1,7 +1,5 @@
 """Clients that send too much, too slowly, or read nothing: each costs little, and the others are served."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from contextlib import suppress

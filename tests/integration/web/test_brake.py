@@ -1,7 +1,5 @@
 """The brake on wrong logins: by address, and that others go on at once."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 from starlette.requests import Request

@@ -1,7 +1,5 @@
 """The routes of calendars: put, read and deleted; who may change them."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 

@@ -1,7 +1,5 @@
 """``zsched tokens``: the accounts of a server, without Redis."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

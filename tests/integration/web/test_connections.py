@@ -1,7 +1,5 @@
 """The connections of a small server: what is dropped and what is answered when it has as many as it may have."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

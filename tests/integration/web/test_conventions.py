@@ -1,7 +1,5 @@
 """Conventions of all requests and answers: ids, logs, methods, conditions, parameters, compression, repetitions."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Server-sent events: resumed without a loss or a repetition, reset after a loss, ended with their token."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -5,8 +5,6 @@ openapi-python-client makes one at each start. That of openapi-typescript is com
 not every machine has node; where it is, its compiler checks a program strictly, and node runs it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import filecmp
 import importlib

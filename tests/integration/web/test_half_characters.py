@@ -3,8 +3,6 @@ Half of a character (a lone surrogate, as JavaScript's ``text.slice`` makes) at 
 field, the value and the remedy. What another program has put into Redis is shown.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A running ``zsched web`` tells of the scheduler and of itself: status, daemons, queues, times, metrics, probes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from html import unescape

@@ -1,7 +1,5 @@
 """The routes of known failures: put, listed and taken back; who may do it."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 

@@ -1,7 +1,5 @@
 """Limits of accounts: what they may name, what they see of the past, and that a refusal tells nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack

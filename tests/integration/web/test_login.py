@@ -1,7 +1,5 @@
 """Logins of people: the token that they paste, the cookie, the page; see test_sessions.py for the end of a session."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from html import unescape

@@ -1,7 +1,5 @@
 """Requests that no honest client sends: each is refused with a problem that names the cause, and nothing is written."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Malformed changes of a schedule that is there, and values that other programs wrote into Redis."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A schedule's free name and its owner, as every door gives, shows and finds them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime

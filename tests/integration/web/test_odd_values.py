@@ -3,8 +3,6 @@ Odd rules and ids at each door: client, command line, file, HTTP. Each has its r
 the field, the value and the remedy; nothing ends in a traceback.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page about HTTP and its programs in examples/http: commands answer as shown, tables are complete."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

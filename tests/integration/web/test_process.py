@@ -1,7 +1,5 @@
 """``zsched web`` as a process and as the unit of systemd: where it listens, its own user of Redis, its end."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

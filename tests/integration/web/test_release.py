@@ -1,7 +1,5 @@
 """Schedules in quarantine are released, at every door."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta

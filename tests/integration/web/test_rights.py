@@ -4,8 +4,6 @@ The table of rights: which request is refused to whom, and how; tried on every r
 ``docs/http.md`` has the same table for its readers.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import uuid

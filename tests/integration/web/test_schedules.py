@@ -1,7 +1,5 @@
 """Schedules over HTTP: put, read, change, cancel, list; conditions, and PUT requests that are cut and sent again."""
 
-from __future__ import annotations
-
 import random
 import re
 import threading

@@ -1,7 +1,5 @@
 """Sessions of people: their ends, and what a page of another site cannot do with them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """All routes that write, as the application has them: each refuses whoever may not use it, and then writes nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

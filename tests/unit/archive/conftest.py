@@ -1,7 +1,5 @@
 """An archive, and the path of its file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

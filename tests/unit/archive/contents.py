@@ -1,7 +1,5 @@
 """The contents of an archive's file: written, read, pruned and damaged; and a clock for its steps."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing

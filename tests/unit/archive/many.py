@@ -1,7 +1,5 @@
 """A synthetic archive of many runs, written as an archiver writes it: puts, fires and ends, 24 hours of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

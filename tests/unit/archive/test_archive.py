@@ -1,7 +1,5 @@
 """The writer of an archive: its contents after a commit, after a crash, and after a bootstrap."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

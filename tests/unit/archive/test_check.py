@@ -1,7 +1,5 @@
 """A corrupted file: found when it is opened, or by the complete check, and always reported as corrupt."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Counts of outcomes in an archive: against a reading of its history, by time, series and row."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The deadlines in an archive's state: of occurrences that wait, run or failed, until they are settled or logged."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The file of an archive: its place, its permissions, and the errors about other files."""
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

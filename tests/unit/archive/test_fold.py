@@ -1,7 +1,5 @@
 """The effect of restores and ends on an archive's state."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading an archive's history: by schedule, by outcome, by time and position; and the executed occurrences."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from zlib import crc32

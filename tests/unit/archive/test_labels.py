@@ -1,7 +1,5 @@
 """Schedules that wait with an owner, a name or a tag, found in an archive."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

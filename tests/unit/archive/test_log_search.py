@@ -1,7 +1,5 @@
 """Searches of the log for what somebody asked for, a schedule, or a kind of change."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Open runs: looked up by name, and searched part by part."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

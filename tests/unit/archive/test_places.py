@@ -1,7 +1,5 @@
 """The folder of a daemon's archive, by the data set's name and its address."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

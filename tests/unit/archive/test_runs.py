@@ -1,7 +1,5 @@
 """Records of pushed runs: entries of retries, and the original call of a run, found in the history."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Lookbacks in an archive: the newest occurrences with their runs, and runs by status."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path

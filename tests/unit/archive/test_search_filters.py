@@ -1,7 +1,5 @@
 """Searches by facets, outcomes, ids and times: against a reading of the whole history, and page by page."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Output of commands in a terminal's width, with short times, colours and progress; whole elsewhere."""
 
-from __future__ import annotations
-
 import sys
 from io import StringIO
 

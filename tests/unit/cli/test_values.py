@@ -1,7 +1,5 @@
 """Times and functions in commands; runs as cells of a table, and one-line summaries of log entries."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """A worker with a name waits for a killed one of its name; options that do not fit are refused with the remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

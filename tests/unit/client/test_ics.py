@@ -1,7 +1,5 @@
 """Files of calendar programs: what they exclude, against recurring-ical-events, which shares no rules with zsched."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo

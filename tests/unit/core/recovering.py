@@ -1,7 +1,5 @@
 """Records of schedule a in the namespace "shop", as a merge compares them."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from tests.builders import records

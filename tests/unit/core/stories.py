@@ -1,7 +1,5 @@
 """Changes of schedule a, and its story as lines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Known failures: by function and error, until a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

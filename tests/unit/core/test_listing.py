@@ -1,7 +1,5 @@
 """Filters, order, cursors and pages of a listing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count

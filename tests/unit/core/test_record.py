@@ -1,7 +1,5 @@
 """Records, and their texts, which have each shape once."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.records import JOB, JOB_FIELDS, gone, job, one_shot, rule

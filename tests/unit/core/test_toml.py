@@ -1,7 +1,5 @@
 """Values as TOML: a written value reads as the same value, or is refused. Results of calls, as JSON."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from datetime import UTC, date, datetime, time, timedelta, timezone

@@ -1,7 +1,5 @@
 """Texts for people: durations, numbers of things, lists, names in a line. Instants and clocks."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone

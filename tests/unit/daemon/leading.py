@@ -1,7 +1,5 @@
 """A leader with passes by hand: its Redis gives the prepared answers, and its clock stands still."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

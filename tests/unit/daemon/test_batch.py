@@ -1,7 +1,5 @@
 """The size of a batch; and the log events at the begin of a term. No Redis."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest.mock import Mock
 

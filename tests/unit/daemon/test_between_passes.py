@@ -1,7 +1,5 @@
 """Work of a daemon at the end of a pass: a reload by SIGHUP; of its archiver at a report. Without Redis."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import closing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The archivist as a child: its start, its streams and its end. Here another program is in its place."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

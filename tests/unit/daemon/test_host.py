@@ -1,7 +1,5 @@
 """The host of a daemon inside a worker: it starts a daemon with a seat, and waits without one."""
 
-from __future__ import annotations
-
 import pytest
 
 from zsched.daemon import host as module

@@ -1,7 +1,5 @@
 """Threads of a daemon: the loop of each, their failures, the bell that wakes them, and the heap that they share."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """The times at which the leader looks for RQ's own delayed jobs, and its events: no Redis, a clock by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The reconciler by itself: the effect of a growing or diverging log on a comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from unittest.mock import Mock

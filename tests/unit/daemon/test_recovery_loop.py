@@ -1,7 +1,5 @@
 """The loop of a recovery by itself: its next step, and its waits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A daemon's signals are heard whatever its main thread does."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

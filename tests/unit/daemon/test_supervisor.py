@@ -1,7 +1,5 @@
 """The messages of a daemon to a service manager, read from its socket; and the text of its status."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

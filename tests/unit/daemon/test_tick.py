@@ -1,7 +1,5 @@
 """One pass of the leader: its calls, its reaction to the replies, and the time of the next pass. No Redis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

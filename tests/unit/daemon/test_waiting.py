@@ -1,7 +1,5 @@
 """The times at which the leader looks for runs that wait for others, and its events: no Redis, a clock by hand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

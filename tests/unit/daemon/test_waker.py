@@ -1,7 +1,5 @@
 """The daemon's sleep and what ends it, by a clock that only passes while the waker sleeps."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence

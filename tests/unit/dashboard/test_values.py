@@ -1,7 +1,5 @@
 """Jobs in the dashboard: values of any serializer, read without running anything, and descriptions of runs."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import zlib

@@ -1,7 +1,5 @@
 """Files of schedules: read, and their complaints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from textwrap import dedent
 from typing import Any

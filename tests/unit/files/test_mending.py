@@ -1,7 +1,5 @@
 """Independent mistakes in a file: a mistake does not hide another, nor cause one."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every mistake in a file is reported, each with its line."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Mapping
 from typing import Any

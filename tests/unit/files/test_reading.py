@@ -1,7 +1,5 @@
 """The text of a file as entries: all that it may contain, the lines of its keys, and a complete example."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from datetime import UTC, datetime

@@ -6,8 +6,6 @@ By crontab(5): the minutes that a line matches. By cron(8): a job with a ``*`` a
 run right after, together, and those that it repeats do not run again.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """Crontabs: the import of each line, and the zone that this machine's cron uses."""
 
-from __future__ import annotations
-
 import re
 from textwrap import dedent
 from typing import Any

@@ -1,7 +1,5 @@
 """Cron strings of crontab(5) and of RQ: accepted texts, their meaning, the times of their fires; scores of RQ."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The zone of a process: TZ, then the machine's files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

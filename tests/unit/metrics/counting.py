@@ -1,7 +1,5 @@
 """A second way to count outcomes, with which counters are compared."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

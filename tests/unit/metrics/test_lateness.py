@@ -1,7 +1,5 @@
 """Lateness counts from the later of due time and put, resume or move: in status, metrics, history and stories alike."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

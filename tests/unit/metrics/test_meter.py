@@ -1,7 +1,5 @@
 """Meters: labels, distributions, the metrics of a scrape, and the measurements of ``zsched web``."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator

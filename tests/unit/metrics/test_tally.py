@@ -1,7 +1,5 @@
 """The counters from the log: only led terms, each entry once, and the same numbers as in the log."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.entries import advance, at, end, entry, row_fields

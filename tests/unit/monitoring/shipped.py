@@ -1,7 +1,5 @@
 """The files for Prometheus and Grafana, read for tests: rules, the stories that prove them, panels, their queries."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

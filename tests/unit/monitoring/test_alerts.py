@@ -1,7 +1,5 @@
 """The alerts: their required parts, the proof of each, the check by promtool, and their paragraphs in the runbook."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Grafana's dashboard, and the queries of panels and alerts: they match the metrics of daemon and web."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Messages: which changes they report, how equal events are gathered, and the order of a schedule's events."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

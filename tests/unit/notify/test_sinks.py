@@ -1,7 +1,5 @@
 """Sinks of settings: what is refused with its place and remedy, and what is never shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The calls of a job, all values that JSON can hold, and a hash as RQ reads it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import fakeredis

@@ -1,7 +1,5 @@
 """The only encoder of RQ's job hash: RQ itself must read back all of its results."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Options of a run in RQ's words: timeouts, times to live, retries, callbacks; and values that would kill a worker."""
 
-from __future__ import annotations
-
 import math
 from datetime import timedelta
 from typing import Any

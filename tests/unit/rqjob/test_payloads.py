@@ -1,7 +1,5 @@
 """The call in a job's hash: functions by their paths, and the values of each serializer."""
 
-from __future__ import annotations
-
 import builtins
 import functools
 import json

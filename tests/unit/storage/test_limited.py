@@ -1,7 +1,5 @@
 """The past within limits: where it begins, and what later changes tell of runs from before."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

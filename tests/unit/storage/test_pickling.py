@@ -1,7 +1,5 @@
 """Short pickles of calls: which calls have one, and that RQ and zsched read it as any other."""
 
-from __future__ import annotations
-
 import pickle
 import pickletools
 import zlib

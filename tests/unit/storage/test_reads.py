@@ -1,7 +1,5 @@
 """Reads of Redis: commands as a wire packs them, pages of the log, and the options in which two puts differ."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any

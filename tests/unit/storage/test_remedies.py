@@ -1,7 +1,5 @@
 """Remedies for a Redis that does not answer: each part that fails has its own, and its command reaches that part."""
 
-from __future__ import annotations
-
 import pickle
 import shlex
 import ssl

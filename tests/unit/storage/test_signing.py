@@ -1,7 +1,5 @@
 """Signatures of jobs, and the file of their keys."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

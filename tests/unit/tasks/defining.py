@@ -1,7 +1,5 @@
 """Tasks made from a few lines of text, as if they were in a module of their own, ``app.tasks``."""
 
-from __future__ import annotations
-
 from textwrap import dedent
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tasks by their names: found if they can be imported, left alone otherwise. Ids made of payloads."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

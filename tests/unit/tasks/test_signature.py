@@ -1,7 +1,5 @@
 """The signature of a task: parameters that a payload can fill, and payloads that fit them."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The decorator, and the calls of a task."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import pickle

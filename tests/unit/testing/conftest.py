@@ -1,7 +1,5 @@
 """The Redis of these tests' schedulers, and the calls of ``tasks``, which each test begins empty."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tasks of the schedules in these tests, and the start of their clock; each test begins with an empty ``CALLS``."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

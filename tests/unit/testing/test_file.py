@@ -1,7 +1,5 @@
 """A file of schedules in a product's tests, and its fixture for them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

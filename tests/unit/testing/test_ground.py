@@ -1,7 +1,5 @@
 """The Redis of a scheduler in tests: accepted and refused ones, and the client on fakeredis."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

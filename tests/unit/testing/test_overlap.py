@@ -1,7 +1,5 @@
 """Runs that wait for each other, replace each other, or share a limit of RQ, by the test's clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """A product's schedules in its tests: time passes when the test says so, on fakeredis and on a real Redis alike."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import warnings

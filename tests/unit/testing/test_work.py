@@ -1,7 +1,5 @@
 """Fired runs are executed by RQ's own worker, by the test's clock: failures, retries, deadlines."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The text of a file of accounts, and the cookies of sessions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The file of accounts: who may read it, its writers, and where it is by default."""
 
-from __future__ import annotations
-
 import os
 import threading
 from errno import EACCES

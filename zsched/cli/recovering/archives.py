@@ -1,7 +1,5 @@
 """Find and read archive files in a command, while daemons may write them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -5,8 +5,6 @@ It uses the daemons' own recovery (``daemon.recovery``). So it may run beside a 
 data restored so far stays, and the next recovery continues.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

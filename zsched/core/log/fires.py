@@ -1,7 +1,5 @@
 """Entries with outcomes of occurrences, and with pushes by the leader or on request."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

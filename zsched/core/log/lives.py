@@ -3,8 +3,6 @@ Entries with later states of a schedule (``pause``, ``resume``, ``skip``, ``repl
 ``stop``, ``unblock``) and of a leader (``term``). An entry of runs does not change their schedules.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final

@@ -3,8 +3,6 @@ Entries with records: of scheduling (``put``, ``put_recurring`` and ``enqueue``;
 (``restore`` and ``merged``; and ``scan``, only in archives: content read from Redis).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -10,8 +10,6 @@ one-shots of a put. Rows are not frozen: an entry has up to 5,000, and a frozen 
 No code changes them but the archive's, which keeps the records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol

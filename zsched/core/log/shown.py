@@ -1,7 +1,5 @@
 """Entries for people and for JSON: what each changed, without arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

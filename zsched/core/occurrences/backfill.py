@@ -12,8 +12,6 @@ coalesced, missed or expired did not run.
 Not guaranteed: that a pushed run succeeded. A run that was cancelled or failed counts as ran, and can be retried.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 

@@ -6,8 +6,6 @@ A row of a timeline is a recurring schedule, or the one-shots of a function; or 
 have no ids and no tags in counts: a row for each would be the history once more.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields

@@ -6,8 +6,6 @@ pause. The next 2,000 times within a year are compared. A paused schedule that s
 were active.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace

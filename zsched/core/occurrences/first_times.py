@@ -6,8 +6,6 @@ right: a ``Bracket``. The script accepts it only if the server's TIME is in the 
 and the caller plans again from that. So one round trip is normally enough, and the server's clock always decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, time, timedelta

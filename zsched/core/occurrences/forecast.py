@@ -7,8 +7,6 @@ takes the oldest job, and a run lasts as long as runs of its function usually do
 Not known: jobs that other programs push later, runs that are not over now, and failed runs that are tried again.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -19,8 +19,6 @@ last entry of the first and the beginning of the second. A leader that wrote not
 limit of one run in an hour, or because Redis refused its writes, counts as absent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final

@@ -6,8 +6,6 @@ script answers, or which a row of the log contains. Several words may make one c
 seven reasons.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Final
 

@@ -27,8 +27,6 @@ is in use. Each stays in the state until the leader records it, with the first o
 ``skip_plan`` decides from a schedule as it was read: skip.lua makes sure that it did not change meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace

@@ -6,8 +6,6 @@ Catch-up decides what becomes of it, at a cost that does not grow with the numbe
 only passed on here: the script that pushes decides whether the previous run is open, by the job that the worker writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
 from enum import Enum

@@ -5,8 +5,6 @@ run, or failed, show them, so that nothing is made up twice.
 Not guaranteed: that all are known. Readers read the newest ``READ`` of each kind.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Patterns: the functions that settings (``allow_callables``) or a key allow, and the limits of an account."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple

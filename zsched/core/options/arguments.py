@@ -5,8 +5,6 @@ Single arguments of the client, checked: ids, texts, choices, durations, queue n
 Every refusal is an InvalidSchedule that names the option, the value and the remedy.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Options with a few words as values, and the states of schedules: one enumeration each, and its words as a type."""
 
-from __future__ import annotations
-
 from enum import Enum, StrEnum
 from typing import Literal, Self, TypeAlias
 

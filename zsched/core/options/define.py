@@ -9,8 +9,6 @@ An urgency is a named bundle of options, for a kind of message. Options of the c
 added by ``[urgency.<name>]`` in the configuration for the command line, and by ``Client(urgencies=…)`` in a program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace

@@ -4,8 +4,6 @@ An update: a stored schedule's options with some of them changed, checked like n
 ``is_same`` distinguishes values that are equal by ``==``, but different for a task: 1, 1.0 and True; [1] and (1,).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, time

@@ -20,8 +20,6 @@ entries. Then no occurrence may lie between *told* and *nominal*. An occurrence 
 ``missing_occurrence`` has the conditions in full.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum

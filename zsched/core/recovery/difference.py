@@ -9,8 +9,6 @@ name, by which ``tests/model`` leaves it out to show that it is needed.
 Recalled is not frozen, like a record: a merge makes one for each schedule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum

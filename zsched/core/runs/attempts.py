@@ -17,8 +17,6 @@ the last part of the path only. It hides why a module could not be imported. So 
 may look the same. Python's own error before it, in the traceback, has the difference.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Cells of a table of runs, for the command line and the console: state, waiting time, duration, error and note."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -9,8 +9,6 @@ row of a put, in a call and in the log, has its data under a name. The name is t
 none. So rows have the same form with and without signatures. No signature is ``data``.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from functools import lru_cache

@@ -7,8 +7,6 @@ seen). A run that waited in its queue beyond its deadline is *expired*. A run is
 not run it (``zsched.rq``). A run that RQ or zsched retries stays one run; ``attempt`` counts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -6,8 +6,6 @@ A line of ``zsched log`` is such a sentence. A line of a story is one with conte
 worker's clock.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

@@ -6,8 +6,6 @@ Its sources are an archive's history (``Chronicle``) and the present contents of
 ``core.occurrences.lateness`` the reasons of lateness. This module adds the other context from the history.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final

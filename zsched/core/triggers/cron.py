@@ -18,8 +18,6 @@ or hour runs by the local clock, in both passes of a repeated hour and not in a 
 job has fixed times: each runs once a day, and ``gap`` and ``fold`` decide if the zone changes at that time.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

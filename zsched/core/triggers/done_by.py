@@ -6,8 +6,6 @@ nominal time, or a duration (``30m``) after that. A local time follows the rules
 skipped when clocks go forward is the next valid time, and of one that is repeated the first counts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Fixed intervals of elapsed time: no zone, no summer time, everything by arithmetic on milliseconds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal

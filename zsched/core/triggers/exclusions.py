@@ -15,8 +15,6 @@ time of an occurrence into an excluded time.
 at a time, and shared by all schedules with these texts.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence

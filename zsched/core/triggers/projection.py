@@ -11,8 +11,6 @@ Not guaranteed: sensible results for a zone with two changes less than a fold ap
 checks that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

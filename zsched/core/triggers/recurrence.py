@@ -7,8 +7,6 @@ decades ago costs no more than a new one. Phases are reduced: the same rule with
 value, and shares its cached years.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum

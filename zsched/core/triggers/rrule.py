@@ -14,8 +14,6 @@ its whole day; RDATE adds some, a date at the rule's times of day. A removed tim
 UNTIL are of the rule without them, as in RFC 5545. Their times stay local, and follow the schedule's zone.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime, timedelta
 from functools import lru_cache

@@ -13,8 +13,6 @@ The delay depends on id and nominal time only: it is the same in every process a
 over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves by an hour, its due time does, too.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

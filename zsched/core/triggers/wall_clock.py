@@ -10,8 +10,6 @@ iterates over days, so a rule without matches costs as much as a rule that alway
 Monday to 6 = Sunday. Times of day are a set, too: every combination of some hours, minutes and seconds.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from calendar import isleap

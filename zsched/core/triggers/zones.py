@@ -14,8 +14,6 @@ found by probing every ``_STEP_S`` and bisecting to the second. Two changes that
 would be missed. The closest pair in tzdata is 3.98 days apart (Freetown, 1939); a test checks that.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from bisect import bisect_left

@@ -3,8 +3,6 @@ The first page: is all well, what happens now, and what failed lately; and the s
 once for all viewers who look at about the same time.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

@@ -6,8 +6,6 @@ Runs that did not succeed are shown in groups, too: those of one function with t
 group of failures may be made known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@ Schedules: many, found by filters, with their last outcomes, and actions on chos
 one, with its story, its next times, its last occurrences, its definition and its actions.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime

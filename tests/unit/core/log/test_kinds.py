@@ -1,7 +1,5 @@
 """The kinds of log entries: one class for each, which is all that a reader needs; and what an entry touches."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Entries of the log, as the scripts' headers (LOGS) describe them, and the changes in each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The entries of a merge: written and read, shown, and explained."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.builders.entries import entry, fire, put_recurring, restore

@@ -1,7 +1,5 @@
 """Occurrences, counted: of a backfill, with the executed ones among them; and by the spans of a timeline."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any

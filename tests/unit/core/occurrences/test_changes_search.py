@@ -1,7 +1,5 @@
 """Occurrences and runs: each run once and with its end, in whatever order things happened; and their texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The difference in times that a change makes, before it is made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

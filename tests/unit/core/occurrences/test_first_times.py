@@ -1,7 +1,5 @@
 """First times by a clock that may be wrong, and missed occurrences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any

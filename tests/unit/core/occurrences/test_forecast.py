@@ -1,7 +1,5 @@
 """A forecast of schedules: loads and their peaks, backlogs of workers, quiet gaps and suggestions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The future of many schedules, in order and counted by spans; compared with the planner, walked step by step."""
 
-from __future__ import annotations
-
 import heapq
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The reasons of lateness, given only if the past of a schedule and of the leaders proves them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Outcomes: the words of the scripts' headers, and readers that meet a known or an unknown word."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The future of a rule, for a preview."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

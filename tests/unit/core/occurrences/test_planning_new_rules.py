@@ -1,7 +1,5 @@
 """The move of a waiting occurrence when its zone's rules change: two zones play one zone's old and new rules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Skips by hand against a plain list of times."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice, pairwise
 

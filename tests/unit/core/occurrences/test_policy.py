@@ -1,7 +1,5 @@
 """plan(): the plan of a due recurring schedule, under each of its policies."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any

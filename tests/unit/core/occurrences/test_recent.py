@@ -1,7 +1,5 @@
 """Counts of the last minutes from the log's newest entries: quick, and equal to reading every change."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """A simulation of queues and workers, by hand and beside a clock that ticks through the seconds."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The limits of an account: the patterns of functions mean what they mean in settings and keys."""
 
-from __future__ import annotations
-
 import pytest
 
 from zsched.client.put_checks import functions_named

@@ -1,7 +1,5 @@
 """Options of client.schedule: refused values, and the meaning of accepted ones."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone

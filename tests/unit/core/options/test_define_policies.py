@@ -1,7 +1,5 @@
 """Options for late and overlapping runs: each of them, and contradictions."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

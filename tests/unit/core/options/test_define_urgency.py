@@ -1,7 +1,5 @@
 """Urgency: presets of options; and the table of options, whose entries fit each other."""
 
-from __future__ import annotations
-
 import re
 import typing
 from collections import Counter

@@ -1,7 +1,5 @@
 """Updates: options that stay and options that change; and values that Python calls equal and a task does not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any

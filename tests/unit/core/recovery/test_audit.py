@@ -1,7 +1,5 @@
 """Missing occurrences: the occurrences of a rule, compared with the promised next time and its date."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from typing import Any

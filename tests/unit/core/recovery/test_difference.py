@@ -1,7 +1,5 @@
 """The decisions of a merge, row by row: the history that wins, and the restored rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

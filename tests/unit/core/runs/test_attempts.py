@@ -1,7 +1,5 @@
 """Parts of a run in RQ's job: its id, its signature, its attempts, and what another writer may have written there."""
 
-from __future__ import annotations
-
 import json
 import traceback
 from collections.abc import Callable

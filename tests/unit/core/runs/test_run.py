@@ -1,7 +1,5 @@
 """Runs: the meaning of RQ's words, and the record of their ends."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The story of a schedule: a line for every kind of change, gaps, backfills, and its source."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

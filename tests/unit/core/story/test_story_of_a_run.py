@@ -1,7 +1,5 @@
 """The story of one run by its id, and the lines of a story about the attempts of a run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The verdict of a story: did it run, the state of the schedule or the end of its run, and what to do."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

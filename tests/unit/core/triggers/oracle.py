@@ -5,8 +5,6 @@ Cron follows Debian's daemon (cron.c): a virtual clock that, when the wall clock
 jobs of the minutes jumped over, and when it falls back, waits for it with fixed jobs and not with wildcards.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import zoneinfo

@@ -1,7 +1,5 @@
 """Cron against a walk of the clock by Debian's rule, and tables of cases that people ask about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice

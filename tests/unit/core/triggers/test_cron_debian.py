@@ -1,7 +1,5 @@
 """Cron expressions that Debian's cron accepts: each has the values that cron gives it."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Deadlines of nominal times: local times across changes of the clock, and durations."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """Exclusions: the texts, and the occurrences that they leave, against a walk through all times on the clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

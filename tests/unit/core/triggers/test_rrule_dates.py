@@ -1,7 +1,5 @@
 """EXDATE and RDATE of a recurrence rule, against the rruleset of dateutil."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """Recurrence rules against dateutil, which iterates where zsched computes."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Refused triggers, and the messages of their refusals."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from decimal import Decimal
 

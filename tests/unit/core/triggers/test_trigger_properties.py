@@ -1,7 +1,5 @@
 """Properties of every trigger, whatever its kind, zone and bounds."""
 
-from __future__ import annotations
-
 import json
 from itertools import islice
 from pathlib import Path

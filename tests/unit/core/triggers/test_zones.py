@@ -1,7 +1,5 @@
 """Zone names, the changes of zones, single local times, and the version of the tz database in use."""
 
-from __future__ import annotations
-
 import sys
 import zoneinfo
 from datetime import datetime
