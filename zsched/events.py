@@ -11,14 +11,12 @@ names and errors come from other programs. Of an event of one schedule, a line a
 ``left_out`` how many were not. Counters and the log in Redis have them all.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
 import threading
 from itertools import islice
-from typing import Final, TextIO
+from typing import Final, Self, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -128,7 +126,7 @@ class _Sink:
         self._stream = stream
         self._lock = threading.Lock()
 
-    def __call__(self, *_: object) -> _Sink:
+    def __call__(self, *_: object) -> Self:
         return self
 
     def write(self, line: str) -> None:

@@ -6,8 +6,6 @@ Daemons answer the same questions through Redis (``daemon.answerer``). Here this
 answer says why Redis did not give it, and up to when the archive knows.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import socket
@@ -16,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.archive.places import ArchiveFacts, archives_of, facts_at, state_folder
 from zsched.archive.recall import recalling_beside
@@ -129,7 +127,7 @@ class ArchivedState(NamedTuple):
     open_runs: int
 
     @classmethod
-    def here(cls, settings: Settings) -> ArchivedState:
+    def here(cls, settings: Settings) -> Self:
         """Read the archive on this disk. Raises ArchiveError: there is none to read; the message says whom to ask."""
         archive, now_ms = archive_here(settings), SystemClock().now_ms()
         with recalling_beside(archive.path) as (recall, _):

@@ -8,8 +8,6 @@ place for each row. The last column of a line is wrapped within itself. No cell 
 Output for a file or another program stays whole, so that scripts see the same whatever the width is.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -22,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from itertools import chain, islice, zip_longest
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, Self, TextIO
 
 import click
 
@@ -123,7 +121,7 @@ class Terminal:
     now_ms: int = 0
 
     @classmethod
-    def of(cls, stream: TextIO, env: Mapping[str, str]) -> Terminal:
+    def of(cls, stream: TextIO, env: Mapping[str, str]) -> Self:
         """
         Return the terminal behind *stream*. COLUMNS sets the width. TERM=dumb and a NO_COLOR that is not empty
         (no-color.org) switch colours off.
@@ -134,7 +132,7 @@ class Terminal:
         return cls.live(shutil.get_terminal_size().columns, has_colour=has_colour)
 
     @classmethod
-    def live(cls, width: int, *, has_colour: bool) -> Terminal:
+    def live(cls, width: int, *, has_colour: bool) -> Self:
         """Return a terminal of *width* columns, at this moment."""
         return cls(max(width, _NARROWEST), has_colour, SystemClock().now_ms())
 

@@ -15,12 +15,10 @@ Passwords come from separate files, systemd's credentials (systemd.exec(5), "Cre
 names its credential, so a blank or missing credential means that there is no password.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 
 from zsched.errors import show
@@ -163,7 +161,7 @@ class SentinelUrl:
     options: dict[str, str] = field(repr=False)
 
     @classmethod
-    def parse(cls, url: str) -> SentinelUrl:
+    def parse(cls, url: str) -> Self:
         """
         Parse *url*, whose options ``check_url`` checks.
 
@@ -251,7 +249,7 @@ class ClusterUrl:
     plain: str = field(repr=False)
 
     @classmethod
-    def parse(cls, url: str) -> ClusterUrl:
+    def parse(cls, url: str) -> Self:
         """
         Parse *url*.
 

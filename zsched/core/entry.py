@@ -14,8 +14,6 @@ guessed at. A broken entry of a known kind raises the subclass UnreadableEntry: 
 state from Redis again (daemon/follower.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple, Self
@@ -64,7 +62,7 @@ class Position(NamedTuple):
         return f"{self.id} {self.t_us}"
 
     @classmethod
-    def parse(cls, shown: str) -> Position:
+    def parse(cls, shown: str) -> Self:
         """Return the position from its ``str``. Raises ValueError."""
         id, _, t_us = shown.partition(" ")
         epoch, _, seq = id.partition("-")
@@ -94,7 +92,7 @@ class Entry(NamedTuple):
     by: bytes = b""
 
     @classmethod
-    def of(cls, id: bytes, texts: Texts) -> Entry:
+    def of(cls, id: bytes, texts: Texts) -> Self:
         """Return the entry *id* with the field and value *texts* of XRANGE."""
         epoch, _, seq = id.partition(b"-")
         if len(texts) >= 4 and texts[0] == b"kind" and texts[2] == b"t" and _is_whole(texts[3]):
@@ -102,7 +100,7 @@ class Entry(NamedTuple):
         return cls(Position(int(epoch), int(seq), 0), "", texts)
 
     @classmethod
-    def kept(cls, position: Position, kind: str, texts: Texts) -> Entry:
+    def kept(cls, position: Position, kind: str, texts: Texts) -> Self:
         """Return the entry with the *texts* after kind and t: ``texts_to_keep`` is the inverse."""
         if len(texts) > 1 and texts[0] == _BY:
             return cls(position, kind, texts[2:], texts[1])
@@ -140,7 +138,7 @@ class Entry(NamedTuple):
         head = names.index(b"rows")
         return dict(zip(names[:head], self.body[1 : 2 * head : 2], strict=True))
 
-    def with_rows(self, rows: Sequence[StoredRow]) -> Entry:
+    def with_rows(self, rows: Sequence[StoredRow]) -> Self:
         """Return the entry with *rows* instead of its own."""
         return self._replace(body=[*self.body[: 2 * self.body[::2].index(b"rows")], *row_texts(rows)])
 

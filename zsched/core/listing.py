@@ -1,14 +1,12 @@
 """Listings: the filters of ``client.list`` and ``zsched ls``, and the order of their schedules."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import translate
 from itertools import islice
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.model import Schedule
@@ -80,7 +78,7 @@ class Cursor(NamedTuple):
     id: str
 
     @classmethod
-    def parse(cls, text: str) -> Cursor:
+    def parse(cls, text: str) -> Self:
         """Return the cursor from the text of ``Schedule.cursor``. Raises InvalidSchedule."""
         state, _, rest = str(text).partition(":")
         due_ms, _, id = rest.partition(":")
@@ -117,7 +115,7 @@ class Filter(NamedTuple):
     def of(
         cls, *, state: Any = None, kind: Any = None, limit: Any = None, after: Any = None, due_after: Any = None,
         due_before: Any = None, **given: Any,
-    ) -> Filter:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Return the filter from a caller's arguments; instants are aware. Raises InvalidSchedule."""
         if kind is not None and kind not in LISTED_KINDS:
             raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")

@@ -12,12 +12,10 @@ Not guaranteed: a deadline that passed while no archive followed the log may be 
 later, not at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from zsched.archive import History
 from zsched.archive.deadlines import OpenDeadline, deadlines_of
@@ -65,7 +63,7 @@ class DeadlineWatch:
         self._seen: Position | None = None  # the archive's end at the last look
         self._usual = dict[str, int]()  # by the id of a schedule: for as long as it has one of the next deadlines
 
-    def over(self, wire: Wire) -> DeadlineWatch:
+    def over(self, wire: Wire) -> Self:
         """Use *wire* from now on."""
         self._wire, self._scripts, self._log = wire, Scripts(wire, self._keys), Log(wire, self._keys)
         self._jobs = Jobs(wire, self._keys, tracebacks=False)

@@ -25,14 +25,12 @@ Not guaranteed: an archive is on the disk of a worker's machine, and is at work 
 all workers and Redis lose everything at once, a schedule is restored only if a worker with its archive gets a seat.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import structlog
 
@@ -66,7 +64,7 @@ class DaemonHost:
         self._daemon: ChildProcess | None = None
         self._loop = Loop("daemon", self._step, finishes=True)  # a thread of its own starts it, and outlives it
 
-    def __enter__(self) -> DaemonHost:
+    def __enter__(self) -> Self:
         """Start a daemon as soon as it gets a seat."""
         self._loop.start()
         return self

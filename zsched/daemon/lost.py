@@ -30,12 +30,10 @@ run that a worker with a slow clock requeued may be taken for lost. RQ's workers
 ``rq:queue:<queue>:intermediate``: they fail it after a minute, unless its execution lapsed.
 """
 
-from __future__ import annotations
-
 import zlib
 from base64 import b64encode
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import structlog
 
@@ -98,7 +96,7 @@ class LostRuns:
         # By run id: the run, the time of its push in RQ's form, and the second in which it was first missed.
         self._missing: dict[str, tuple[Run, str, int]] = {}
 
-    def over(self, wire: Wire) -> LostRuns:
+    def over(self, wire: Wire) -> Self:
         """Use *wire* from now on."""
         self._dispatch = Dispatch(wire, self._keys)
         self._jobs = Jobs(wire, self._keys, tracebacks=self._tracebacks)

@@ -28,13 +28,11 @@ Not guaranteed: a run that RQ forgot (``result_ttl``) before the first scan is o
 requeued run is not recorded if both ends come between two scans, or without a leader.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import structlog
 
@@ -158,7 +156,7 @@ class Tracker:
         self._until_scan_ms = 0.0
         self._forget(None)
 
-    def over(self, wire: Wire) -> Tracker:
+    def over(self, wire: Wire) -> Self:
         """Use *wire* from now on."""
         self._dispatch = Dispatch(wire, self._keys)
         self._jobs = Jobs(wire, self._keys, tracebacks=self._tracebacks)

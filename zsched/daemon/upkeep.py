@@ -17,9 +17,7 @@ decides. Occurrences that passed meanwhile are recorded as skipped, and do not f
 archives.
 """
 
-from __future__ import annotations
-
-from typing import Final
+from typing import Final, Self
 
 import structlog
 
@@ -59,7 +57,7 @@ class SlotKeeper:
     def __init__(self, keys: Keys, clock: Clock) -> None:
         self._keys, self._clock = keys, clock
 
-    def over(self, wire: Wire) -> SlotKeeper:
+    def over(self, wire: Wire) -> Self:
         """Use *wire* from now on."""
         self._limits = RateLimits(wire, self._keys)
         self.every_ms = _EVERY_MS
@@ -98,7 +96,7 @@ class PauseEnder:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
 
-    def over(self, wire: Wire) -> PauseEnder:
+    def over(self, wire: Wire) -> Self:
         """Use *wire* from now on."""
         self._wire = wire
         return self

@@ -5,8 +5,6 @@ One Guard holds all of them, so neither a process nor the temporary folder stays
 leads its own session: Ctrl-C reaches only the owner, which stops them in order.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -18,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from zsched.client import Client
 from zsched.config.settings import FILE_VARIABLE, RedisSettings, Settings
@@ -69,7 +67,7 @@ class Stack:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._is_interrupted = False
 
-    def __enter__(self) -> Stack:
+    def __enter__(self) -> Self:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, self._note)
         try:

@@ -16,8 +16,6 @@ Not guaranteed: children survive if the guard is killed together with its owner;
 without the leash in another session. If an owner forked without exec, the copy keeps the pipe open.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
@@ -27,7 +25,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 _UNWANTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # of a terminal, or of who ends its owner
 _ROUNDS = 20  # searches for survivors; each kills all that it finds
@@ -106,7 +104,7 @@ class Guard:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_S)
 
-    def __enter__(self) -> Guard:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -23,15 +23,13 @@ A check is a named function that judges one fact, and returns its finding, or yi
 Nothing else is needed for a new check: ``zsched status``, ``zsched doctor`` and all other views of its fact show it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from types import ModuleType
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
@@ -95,7 +93,7 @@ class Facts:
     known: Sequence[Known] = ()
 
     @classmethod
-    def read(cls, reader: Reader, clock: Clock) -> Facts:
+    def read(cls, reader: Reader, clock: Clock) -> Self:
         """
         Read the facts now; queues: those with the namespace's runs, and those that its schedules use.
 
@@ -226,14 +224,14 @@ class Finding:
     group: str = ""
     follows: tuple[str, ...] = ()
 
-    def completed(self, written: Callable[[Sequence[object]], str]) -> Finding:
+    def completed(self, written: Callable[[Sequence[object]], str]) -> Self:
         """Return it with its command, *written* for a shell, at the end of the remedy."""
         if not self.command:
             return self
         remedy = ": ".join(filter(None, (self.remedy, written(self.command))))
         return replace(self, remedy=remedy, command=(), acts=(self.command, *self.acts))
 
-    def about(self, *acts: tuple[object, ...], ids: Iterable[str] = (), since_ms: int | None = None) -> Finding:
+    def about(self, *acts: tuple[object, ...], ids: Iterable[str] = (), since_ms: int | None = None) -> Self:
         """Return it with what the console shows beside it."""
         return replace(self, acts=acts, ids=tuple(ids), since_ms=since_ms)
 

@@ -7,13 +7,11 @@ than the schedule's last event begins another message. A message's id depends on
 sent again, also by another daemon, has the same id.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from zsched.config.bounds import TOLD
 from zsched.core.model import iso
@@ -90,7 +88,7 @@ class Message:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def of_problems(cls, namespace: str, key: str, now_ms: int, problems: Mapping[str, str]) -> Message:
+    def of_problems(cls, namespace: str, key: str, now_ms: int, problems: Mapping[str, str]) -> Self:
         """Return the message of all *problems* of ``zsched status``, by name. *key*: for its id."""
         text = f"zsched {namespace} is healthy again"
         if problems:
@@ -99,7 +97,7 @@ class Message:
         return cls(id, UNHEALTHY, namespace, text, at, at, reason=" ".join(problems), details=tuple(problems.values()))
 
     @classmethod
-    def of_test(cls, namespace: str, name: str, now_ms: int) -> Message:
+    def of_test(cls, namespace: str, name: str, now_ms: int) -> Self:
         """Return a message that sink *name* is asked to send."""
         id, at = _id_of(namespace, TEST, name, now_ms), iso(now_ms) or ""
         return cls(id, TEST, namespace, f"A test of [notify.{name}] of zsched {namespace}: it arrives", at, at)

@@ -11,13 +11,11 @@ this very log has reached it. The cost is one more round trip before the change,
 for the archive's fsync.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from zsched.core.clock import LAST_MS, Clock
 from zsched.core.entry import Position
@@ -198,7 +196,7 @@ class Report:
         return abs(now_ms - self.told_ms) <= within_ms
 
     @classmethod
-    def parse(cls, archive: bytes, text: bytes) -> Report | None:
+    def parse(cls, archive: bytes, text: bytes) -> Self | None:
         """Return the report in a field of the hash; None if another writer wrote it."""
         try:
             entry, entry_t, at_ms, state, about = text.decode().split(" ", 4)

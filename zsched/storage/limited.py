@@ -9,11 +9,9 @@ Not guaranteed: that nothing more is left out. The series is looked for in the n
 this version cannot read, and at a recovery. A retry is left out if the run that it repeats is not among these changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.changes import Change, Wanted
@@ -43,7 +41,7 @@ class Extent(NamedTuple):
     runs: set[str | None]
 
     @classmethod
-    def of(cls, since_us: int, changes: Sequence[Change]) -> Extent:
+    def of(cls, since_us: int, changes: Sequence[Change]) -> Self:
         """Return the extent that begins at *since_us*, by the known *changes*, in order."""
         runs = set[str | None]()
         for one in changes:

@@ -1,11 +1,9 @@
 """Reading the log of one namespace: the Redis stream that every script appends to. Nothing here writes."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position
@@ -29,7 +27,7 @@ class LogPlace(NamedTuple):
     is_written: bool = True
 
     @classmethod
-    def of(cls, position: Position) -> LogPlace:
+    def of(cls, position: Position) -> Self:
         """Return the place of the entry at *position*."""
         return cls(position.id, position.t_us // 1000)
 

@@ -9,13 +9,11 @@ says that. Nothing is asked if no archive reported lately.
 ``Naming`` reads, gives and adds names of a data set (``meta.gen``).
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.entry import Position, text
 from zsched.errors import RedisRefused, RedisUnavailable
@@ -60,7 +58,7 @@ class Question(NamedTuple):
         return json.dumps(question, default=json_form)
 
     @classmethod
-    def parse(cls, text: bytes) -> Question | None:
+    def parse(cls, text: bytes) -> Self | None:
         """Return the question in *text*; None if another writer wrote it."""
         with suppress(*UNREADABLE):
             given = json.loads(text)

@@ -7,13 +7,11 @@ error of a call and a look at the server (``storage.server``) both lead to a ``W
 of a daemon, ``zsched status`` and ``zsched doctor`` use the same words.
 """
 
-from __future__ import annotations
-
 import re
 import ssl
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import redis
 
@@ -38,7 +36,7 @@ class Endpoint:
         self._path, self._db, self._is_tls = given.get("path"), given.get("db"), is_tls
 
     @classmethod
-    def of(cls, connection: Any) -> Endpoint:
+    def of(cls, connection: Any) -> Self:
         """Return the server at the other end of *connection*."""
         return cls(vars(connection), is_tls=isinstance(connection, redis.SSLConnection))
 
@@ -124,7 +122,7 @@ class WriteRefusal(Enum):
         self.sentence, self.remedy, self.code = sentence, remedy, code
 
     @classmethod
-    def from_error(cls, error: BaseException | None) -> WriteRefusal | None:
+    def from_error(cls, error: BaseException | None) -> Self | None:
         """Return the member for an error reply; None for another error."""
         if isinstance(error, redis.ReadOnlyError):  # redis-py takes the code off
             return cls.REPLICA

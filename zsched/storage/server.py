@@ -4,11 +4,9 @@ The Redis server itself, as INFO describes it: identity, version, role, and whet
 A server that refuses writes ends all firing, and the namespace's data do not show it: daemons cannot report there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Self
 
 from zsched.core.entry import text
 from zsched.errors import RedisRefused
@@ -34,7 +32,7 @@ class Server:
     can_be_replaced: bool = False
 
     @classmethod
-    def of(cls, wire: Wire) -> Server:
+    def of(cls, wire: Wire) -> Self:
         """
         Ask the server at the other end of *wire*.
 
@@ -48,7 +46,7 @@ class Server:
         return found
 
     @classmethod
-    def read(cls, wire: Wire) -> Server:
+    def read(cls, wire: Wire) -> Self:
         """Ask any server, with the settings that decide whether it refuses writes. Raises as ``of``."""
         info = dict(line.split(":", 1) for line in text(wire.execute("INFO")).splitlines() if ":" in line)
         found = cls(info, can_be_replaced=wire.finds_master)

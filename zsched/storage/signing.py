@@ -27,8 +27,6 @@ time makes the schedule valid for longer.
 Not guaranteed: that a delay is exact to the millisecond. The server's clock is read once a second at most.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json
@@ -38,7 +36,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.config.bounds import MOST_VALID_DAYS
 from zsched.core.clock import Clock, SystemClock, from_ms
@@ -281,7 +279,7 @@ class Signer:
         self._read: tuple[int, float] | None = None  # the server's time, and ours by the monotonic clock
         self._of_one_shots = Subject.RUN
 
-    def letting_run_now(self) -> Signer:
+    def letting_run_now(self) -> Self:
         """Return the same signer, whose one-shots may run before their time."""
         other = copy(self)
         other._of_one_shots = Subject.RUN_NOW

@@ -20,8 +20,6 @@ later, that Next is put again. It replaces the waiting schedule, or runs a secon
 pushes a run again because Redis had lost its end.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +27,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from rq.job import Job
 
@@ -112,7 +110,7 @@ class Turn:
         self._notes = Notes(job.connection, self._keys, job.id)
 
     @classmethod
-    def of(cls, path: str, func: Callable[..., Any]) -> Turn | None:
+    def of(cls, path: str, func: Callable[..., Any]) -> Self | None:
         """Return the turn if a worker calls *func* for a run; None for any other call, also of a task by itself."""
         found = current_job()
         if found is None or _RUNNING.get() == found[0].id:

@@ -8,14 +8,12 @@ Not guaranteed: more than the type demands. ``int`` takes True and ``float`` tak
 parameter takes anything; for a Protocol only the names of its members are checked.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, Union
 
 from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
@@ -58,7 +56,7 @@ class Signature:
         self.parameters: Mapping[str, Parameter] = {parameter.name: parameter for parameter in parameters}
 
     @classmethod
-    def of(cls, path: str, func: Callable[..., Any]) -> Signature:
+    def of(cls, path: str, func: Callable[..., Any]) -> Self:
         """
         Return the signature of *func*.
 

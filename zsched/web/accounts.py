@@ -18,8 +18,6 @@ reads the file could sign a cookie, so a file that others may read is refused.
 Redis has no part in this: no user of Redis can make, read or lose an account.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re
@@ -29,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from zsched.config import parsing as parse
 from zsched.config.reading import read_toml
@@ -110,7 +108,7 @@ class Account:
         yield from (f"{name} = {toml_text(value)}" for name, value in given.items() if value)
 
     @classmethod
-    def from_table(cls, name: str, table: Mapping[str, Any]) -> Account:
+    def from_table(cls, name: str, table: Mapping[str, Any]) -> Self:
         """Return the account of a parsed *table* with a role."""
         return cls(
             name=name,
@@ -164,7 +162,7 @@ class Accounts:
         return "\n".join([*lines, ""])
 
     @classmethod
-    def parse(cls, content: bytes, place: str) -> Accounts:
+    def parse(cls, content: bytes, place: str) -> Self:
         """Return the accounts of the *content* of the file at *place*. Raises ConfigError."""
         try:
             found = read_toml(content.decode())

@@ -8,14 +8,12 @@ updates them from RQ (``runs.as_seen``) and keeps the wanted ones (``kept``). An
 skipped occurrence without a run: its push was lost with the old Redis.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.entry import Position
 from zsched.core.facets import NO_FACETS, Facets, question_number, question_text
@@ -140,7 +138,7 @@ class Change:
         return self.shown() | of_schedule | {"run": self.run and self.run.to_dict(), "cursor": self.cursor}
 
     @classmethod
-    def of_dict(cls, given: dict[str, Any]) -> Change:
+    def of_dict(cls, given: dict[str, Any]) -> Self:
         """Return the change that ``to_dict`` was called on. Raises KeyError, TypeError, ValueError."""
         return cls(**{name: _READERS[name](value) if name in _READERS else value for name, value in given.items()})
 
@@ -167,7 +165,7 @@ class SearchCursor(NamedTuple):
     run_id: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> SearchCursor:
+    def parse(cls, text: str) -> Self:
         """Return the cursor from its ``str``. Raises ValueError."""
         place, _, run_id = text.partition("/")
         epoch, seq, t_us, n, row = (question_number(int(each)) for each in place.split("-"))
@@ -236,7 +234,7 @@ class Wanted:
         return shown | {name: value for name, value in others.items() if value is not None}
 
     @classmethod
-    def of_dict(cls, given: dict[str, Any]) -> Wanted:
+    def of_dict(cls, given: dict[str, Any]) -> Self:
         """Return the query from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
         values = {name: _CHECKS[name](value) if name in _CHECKS else value for name, value in given.items()}
         whats, statuses = frozenset(map(What, values.pop("whats"))), frozenset(map(RunStatus, values.pop("statuses")))

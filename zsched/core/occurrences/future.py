@@ -13,13 +13,11 @@ may move one.
 Not known: what will be skipped for overlap, wait for a limit of its queue, or fire later for want of a daemon.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.clock import LAST_MS
 from zsched.core.model import Schedule, iso, json_of, seconds
@@ -44,7 +42,7 @@ class Spans(NamedTuple):
     number: int
 
     @classmethod
-    def of(cls, start_ms: int, end_ms: int, step_ms: int, most: int = MOST_SPANS) -> Spans:
+    def of(cls, start_ms: int, end_ms: int, step_ms: int, most: int = MOST_SPANS) -> Self:
         """Return the spans of [start_ms, end_ms). Raises InvalidSchedule: none, or more than *most*."""
         number = -(-(end_ms - start_ms) // step_ms)
         if number < 1:
@@ -74,7 +72,7 @@ class Walk(NamedTuple):
     until_ms: int
 
     @classmethod
-    def until_due(cls, trigger: Trigger, after_ms: int, start_ms: int, end_ms: int) -> Walk:
+    def until_due(cls, trigger: Trigger, after_ms: int, start_ms: int, end_ms: int) -> Self:
         """
         Return those after *after_ms* that can be due in [start_ms, end_ms). Jitter ends before the next occurrence, so
         only the first one may be nominally before *start_ms*.

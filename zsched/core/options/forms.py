@@ -5,8 +5,6 @@ A value has four representations: a caller's argument, the checked value, a text
 A form has the functions between them. Command line, files, HTTP and console follow from its type and its schema.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from datetime import timedelta
 from enum import Enum, StrEnum
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from zsched.core.options.arguments import (
     LONGEST_S,
@@ -331,7 +329,7 @@ class Option:
         text = self.form.to_text(value)
         return [text] if len(self.fields) == 1 else text.rsplit(BETWEEN_PARTS, len(self.fields) - 1)
 
-    def named(self, name: str, is_optional: bool) -> Option:
+    def named(self, name: str, is_optional: bool) -> Self:
         """Return this option with its name, and with the attributes that follow from the name."""
         attribute, once, json_name = self.attribute or name, self.once, name + self.form.unit
         if self.stored is Stored.POLICY:

@@ -1,9 +1,7 @@
 """Run ids, which are RQ's job ids, and their parts: schedule and occurrence."""
 
-from __future__ import annotations
-
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")  # of a schedule; a first - would make it an option of commands
 _RUN_ID = re.compile(
@@ -30,14 +28,14 @@ class RunId(NamedTuple):
     rerun: int
 
     @classmethod
-    def parse(cls, run_id: str) -> RunId | None:
+    def parse(cls, run_id: str) -> Self | None:
         """Return the parts of *run_id*, or None if it is not a run id."""
         if (found := _RUN_ID.fullmatch(run_id)) is None:
             return None
         return cls(found["schedule"], int(found["ms"]), found["namespace"] or "default", int(found["rerun"] or 0))
 
     @classmethod
-    def ours(cls, run_id: str, namespace: str | None = None) -> RunId | None:
+    def ours(cls, run_id: str, namespace: str | None = None) -> Self | None:
         """
         Return the parts of *run_id* if it may be a run of *namespace* (None: of any namespace). Another program's job
         id can still look the same.

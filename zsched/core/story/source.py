@@ -1,9 +1,7 @@
 """The source of an answer about the past: an archive, or the log in Redis."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from zsched.core.entry import Position
 from zsched.core.model import iso, json_of
@@ -56,7 +54,7 @@ class Source:
         log = f"whose log goes back to {since}" if since else "whose log is empty"
         return f"from Redis alone, {log}{problem}"
 
-    def of_log(self, first: Position | None, last: Position | None) -> Source:
+    def of_log(self, first: Position | None, last: Position | None) -> Self:
         """Return it, of no archive, as that of the log in Redis from *first* to *last*; None: it is empty."""
         since_ms, as_of = None if first is None else first.t_us // 1000, None if last is None else last.id
         is_untrimmed = first is None or first.seq == 1

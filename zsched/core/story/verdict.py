@@ -6,8 +6,6 @@ has to be done. It is about the newest thing: a schedule that is out of its lane
 else its next time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -102,16 +100,16 @@ class StoryVerdict:
         """True if it ran, and so did the occurrences before it."""
         return self.word is Word.RAN and not self.has_gap
 
-    def after(self, text: str) -> StoryVerdict:
+    def after(self, text: str) -> Self:
         """Return it with *text* behind its own."""
         return replace(self, text=f"{self.text}; {text}")
 
-    def with_deadline(self, text: str) -> StoryVerdict:
+    def with_deadline(self, text: str) -> Self:
         """Return it with *text*, which says that a deadline was missed, before its own."""
         word = self.word if self.word.is_bad else Word.LATE
         return replace(self, word=word, text=f"{text}; {self.text}")
 
-    def completed(self, written: Callable[[Sequence[str]], str]) -> StoryVerdict:
+    def completed(self, written: Callable[[Sequence[str]], str]) -> Self:
         """Return it with its command, *written* for a shell, at the end of the remedy."""
         if not self.command:
             return self

@@ -12,14 +12,12 @@ any::
 All are on the clock of the schedule that names the calendar, but for events with a zone, which are instants.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from zsched.core.options.arguments import check_text, seconds_to_ms
 from zsched.core.triggers.exclusions import closure_of, is_name
@@ -59,7 +57,7 @@ class Calendar:
         return {**{part: [] for part in PARTS}, "owner": None, **json.loads(self.text)}
 
     @classmethod
-    def of(cls, name: str, given: Mapping[str, Any], owner: str | None = None) -> Calendar:
+    def of(cls, name: str, given: Mapping[str, Any], owner: str | None = None) -> Self:
         """
         Return the calendar *name* of a mapping as above, without its owner.
 
@@ -90,7 +88,7 @@ class Calendar:
         return cls(name, text, tuple(closures), owner)
 
     @classmethod
-    def of_text(cls, name: str, text: str) -> Calendar:
+    def of_text(cls, name: str, text: str) -> Self:
         """Return the calendar with the canonical *text*. Raises InvalidSchedule, ValueError, TypeError."""
         given = json.loads(text)
         return cls.of(name, given, given.pop("owner", None))

@@ -3,15 +3,13 @@ Marks of occurrences, each with a shape of its own and not only a colour; the st
 places of the timeline's marks and bars. Pure, without I/O. Places and widths are shares of the shown time, in percent.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.facets import NO_FACETS
 from zsched.core.model import iso
@@ -44,7 +42,7 @@ class Mark(StrEnum):
     CANCELLED = "cancelled", "cancelled"  # a grey bar: by a person, so no failure
     EXPECTED = "expected", "to come"  # hollow
 
-    def __new__(cls, word: str, means: str) -> Mark:
+    def __new__(cls, word: str, means: str) -> Self:
         """Make a member."""
         mark = str.__new__(cls, word)
         mark._value_, mark.means = word, means
@@ -85,7 +83,7 @@ class Strip(NamedTuple):
     marks: list[tuple[Mark, Change, str]]
 
     @classmethod
-    def of(cls, newest_first: list[Change]) -> Strip:
+    def of(cls, newest_first: list[Change]) -> Self:
         """Return the strip of some occurrences."""
         return cls([(mark_of(one), one, words_of(one)) for one in reversed(newest_first)])
 

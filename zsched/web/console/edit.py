@@ -11,15 +11,13 @@ form comes again, merged. A field that only one of them changed has that change.
 values, and the person chooses.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -78,7 +76,7 @@ class Field(NamedTuple):
     text: str
 
     @classmethod
-    def of(cls, name: str, text: str) -> Field:
+    def of(cls, name: str, text: str) -> Self:
         """Return the field of the option *name* with *text*."""
         option = OPTIONS[name]
         form, more = option.form, ""
@@ -87,7 +85,7 @@ class Field(NamedTuple):
         input = _INPUTS.get(form.value_type, "text")
         return cls(name, option.help_with(label_of) + more, input, tuple(form.words), text.strip())
 
-    def with_text(self, text: str) -> Field:
+    def with_text(self, text: str) -> Self:
         """Return it with what a person has typed."""
         return self._replace(text=text.strip())
 
@@ -181,7 +179,7 @@ class Merged(NamedTuple):
     is_theirs: bool = False
 
     @classmethod
-    def of(cls, field: Field, given: Mapping[str, str], opened: Mapping[str, str]) -> Merged:
+    def of(cls, field: Field, given: Mapping[str, str], opened: Mapping[str, str]) -> Self:
         """Merge the present *field* with the form *given*, and with the prints that it was *opened* with."""
         name = field.name
         if name not in opened or given.get(_TAKE + name) == "theirs":

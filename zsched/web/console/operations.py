@@ -1,11 +1,9 @@
 """Pages for operators: queues, workers, daemons, the log, the doctor's checks, and the accounts with what they did."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -55,7 +53,7 @@ class LogRow(NamedTuple):
         """The account or user that asked for it."""
         return self.entry.by.decode(errors="replace") or None
 
-    def only(self, id: str, what: What | None) -> LogRow:
+    def only(self, id: str, what: What | None) -> Self:
         """Return the row with only the changes of schedule *id* of the kind *what*; '' and None are not conditions."""
         found = (change for change in self.changes if change.id == (id or change.id))
         return self._replace(changes=[change for change in found if change.what is (what or change.what)])

@@ -10,15 +10,13 @@ span. Rows with most failures come first. ``drawing`` computes the places.
 Not guaranteed: that all rows are shown, or all failures listed; the page says how many there are.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -78,7 +76,7 @@ class ListedRow(NamedTuple):
     replacement: Replacement | None
 
     @classmethod
-    def of(cls, one: Change, absences: Absences, replacements: Replacements) -> ListedRow:
+    def of(cls, one: Change, absences: Absences, replacements: Replacements) -> Self:
         """Return the row of *one*."""
         mark = mark_of(one)
         cause = absences.reason(one) if mark is Mark.LEFT_OUT else ""  # a failed run has a reason of its own
