@@ -46,7 +46,8 @@ def test_every_failure_is_sent_in_order_and_repeats_have_their_ids_while_leaders
 
     for number in range(1, KILLS + 1):
         eventually(lambda seen=number * RUNS // (KILLS + 1): len(receiver.messages) >= seen)  # type: ignore[misc]
-        leader = next(one for one in daemons if one.of("term_began") and not one.has_ended)
+        leader = eventually(lambda: next((one for one in daemons if one.of("term_began") and not one.has_ended), None))
+        assert leader is not None
         leader.send_to_all(signal.SIGKILL)
         leader.wait()
         daemons.append(start())
