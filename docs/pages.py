@@ -142,12 +142,10 @@ def commands() -> Iterator[str]:
         is_everyday = getattr(command, "group", "") == _WITH_EXAMPLES
         yield from _command(_loaded(command), f"zsched {name}", shared, has_examples=is_everyday)
     yield _FILTERS_HEAD
-    rows = dict[str, click.Option]()
-    for name in ("retry", "pause"):
-        rows |= {str(each.name): each for each in _options(_loaded(program.commands[name]), shared)}
     for part, names in _FILTERS.items():
         yield f"{part.capitalize()}:\n"
-        for row in _option_rows([rows[name] for name in rows if name in names]):
+        command = program.commands["retry" if part == "of runs" else "pause"]  # --until is another one there
+        for row in _option_rows([each for each in _options(_loaded(command), shared) if each.name in names]):
             row = re.sub(r"Only (?:schedules|runs) (\w)", lambda found: found[1].upper(), row)
             yield row.replace("; default 5,000", "")
 

@@ -272,7 +272,7 @@ def _differing(held: tuple[Any, ...] | None, kept: tuple[Any, ...] | None) -> It
             yield f"{name} {mine!r} / {its!r}"
 
 
-_ROW = ("place", "due", "nominal", "last", "note", "field", "lane", "own field")
+_ROW = ("place", "due", "nominal", "last", "note", "field", "lane", "own field", "state")
 
 
 def _is_due(stage: Stage) -> bool:

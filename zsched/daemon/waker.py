@@ -100,11 +100,9 @@ class Waker(Loop):
             self.well()
 
     def _hear(self, message: list[bytes]) -> None:
-        if message[0] != b"message":
-            return
-        if message[2] == b"lease":
+        if message[0] == b"subscribe" or message[2:] == [b"lease"]:  # what was put before the subscription is looked for
             self._alarm.ring()
-            return
-        with contextlib.suppress(ValueError):  # anybody may publish anything there
-            self._earliest_ms = min(self._earliest_ms, float(message[2]))
-            self._news.ring()
+        elif message[0] == b"message":
+            with contextlib.suppress(ValueError):  # anybody may publish anything there
+                self._earliest_ms = min(self._earliest_ms, float(message[2]))
+                self._news.ring()

@@ -192,6 +192,13 @@ def test_a_wake_and_a_released_lease_end_the_sleep(stage: Stage, waker: Waker, e
     assert 20 == stage.clock.elapsed_ms
 
 
+def test_a_subscription_ends_the_sleep_as_an_earlier_put_woke_nobody(stage: Stage, waker: Waker) -> None:
+    stage.sleep.at(20, lambda: waker._hear([b"subscribe", CHANNEL.encode(), b"1"]))
+
+    assert waker.wait_until_due(FOREVER, 0, LONG_MS)
+    assert 20 == stage.clock.elapsed_ms
+
+
 def test_a_wake_before_the_sleep_is_not_lost_and_counts_once(stage: Stage, waker: Waker) -> None:
     waker.wake()
     waker.wake()
