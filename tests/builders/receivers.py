@@ -51,7 +51,10 @@ class Receiver:
             wbufsize = -1  # an answer is one packet: two wait for each other
 
             def _take(self) -> None:
-                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                length = int(self.headers.get("content-length", 0))
+                body = self.rfile.read(length)
+                if len(body) < length:  # its sender was killed
+                    return
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 request = Request(self.command, self.path, headers, body)
                 receiver.seen.append(request)
