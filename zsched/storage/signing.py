@@ -63,6 +63,7 @@ _HEAD: Final = b"zsched 1 "
 EARLY_S: Final = 60  # clocks of machines may differ by so much
 _STEPS: Final = 10  # of the time for which a signature is valid
 _FRESH_MS: Final = 1000.0  # while a reading of the server's clock counts; clocks drift less than a ms
+_SEEN_MS: Final = 50.0  # between two looks whether a key has limits: a look takes longer than a signature
 
 
 class Called(NamedTuple):
@@ -277,6 +278,7 @@ class Signer:
         self._step_s = max(self._valid_s // _STEPS, 1)
         self._machine, self._lock = SystemClock(), threading.Lock()
         self._read: tuple[int, float] | None = None  # the server's time, and ours by the monotonic clock
+        self._seen: tuple[SigningKey, float] | None = None  # the key, and when the file was looked at
         self._of_one_shots = Subject.RUN
 
     def letting_run_now(self) -> Self:
@@ -291,9 +293,11 @@ class Signer:
 
     def problem_of(self, pairs: Sequence[Any], data: bytes) -> str:
         """Return why the key's limits do not let it sign a job with *data* and the flat *pairs*; or ""."""
-        key = self._file.current().first
+        now_ms = self._machine.monotonic_ms()
+        if self._seen is None or now_ms - self._seen[1] > _SEEN_MS:
+            self._seen = self._file.current().first, now_ms
         try:
-            if key.is_limited:
+            if (key := self._seen[0]).is_limited:
                 fields = dict(zip(pairs[::2], pairs[1::2], strict=True)) | {"data": data}
                 demand_in_limits(Checked(Subject.RUN, key, 0), fields)
         except BadSignature as error:
