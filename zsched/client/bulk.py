@@ -28,7 +28,7 @@ from zsched.core.listing import Filter, select
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
-from zsched.core.options.arguments import SearchFilters, check_id, check_run_id, choice, flag
+from zsched.core.options.arguments import SearchFilters, check_id, check_number, check_run_id, choice, flag
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
 from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
@@ -52,9 +52,8 @@ def _take_options(given: dict[str, Any]) -> RepairOptions:
     options: Any = {name: given.pop(name, None) for name in RepairOptions.__annotations__ if name in given}
     flag("dry_run", options.get("dry_run", False))
     for name in ("limit", "per_second"):
-        value = options.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InvalidSchedule(name, value, "not a whole number above 0", "give one, or leave it out")
+        if options.get(name) is not None:
+            check_number(name, options[name], None, "changes")
     return cast("RepairOptions", options)
 
 

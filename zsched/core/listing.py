@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.model import Schedule
 from zsched.core.options.allowed import Limits
-from zsched.core.options.arguments import FacetFilters, check_filter, choice
+from zsched.core.options.arguments import FacetFilters, check_filter, check_number, choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers.trigger import RULES
 from zsched.core.triggers.zones import instant_ms
@@ -119,8 +119,8 @@ class Filter(NamedTuple):
         """Return the filter from a caller's arguments; instants are aware. Raises InvalidSchedule."""
         if kind is not None and kind not in LISTED_KINDS:
             raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
-            raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
+        if limit is not None:
+            check_number("limit", limit, 10**15, "schedules", least=0)
         for name in FacetFilters.__annotations__:
             if (name, given.get(name)) != ("owner", ""):
                 check_filter(name, given.get(name))
