@@ -295,13 +295,13 @@ class Task(Typed, Generic[P, R]):
             args, kwargs = turn.payload()
             payload, options = self._split(given)
             same = self.signature.bind(args, kwargs) | payload
-            return Call(self.path, self.complete_options({**options, "kwargs": same}))
+            return self.path, self.complete_options({**options, "kwargs": same})
         found = importing.found_at(func) if isinstance(func, str) else func
         if not isinstance(found, Task):
-            return Call(func, given)
+            return func, given
         payload, options = found._split(given)
         path = func if isinstance(func, str) else found.path
-        return Call(path, found.complete_options({**options, "kwargs": payload}))
+        return path, found.complete_options({**options, "kwargs": payload})
 
 
 @overload
