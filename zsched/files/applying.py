@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
+from zsched.client.timeline import usual_durations_ms
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, json_of
 from zsched.core.occurrences.difference import TimesDifference, difference, foreseen
@@ -152,7 +153,7 @@ class Application:
         now_ms = self._sync.now_ms()
         schedules = [step.foreseen(now_ms) for step in self.compare()]
         given_ms = {func: took // _MILLISECOND for func, took in durations.items()}
-        simulation = Simulation(workers, self._sync.durations_ms(schedules) | given_ms, now_ms)
+        simulation = Simulation(workers, usual_durations_ms(self._client._answers, schedules) | given_ms, now_ms)
         future = Future(schedules, now_ms, now_ms, now_ms + length // _MILLISECOND)
         simulation.run(future.occurrences(), future.end_ms, on_progress)
         return simulation, future.left_out

@@ -201,8 +201,7 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     id, due_ms = schedule.id, schedule.next_ms
     if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
         return f"it is due within {SOON_S} s, and fires here"
-    keys = FileSync(client).keys
-    rq = keys.rq
+    keys, rq = client._keys, client._keys.rq
     if not link.execute("EXISTS", rq.job(id)):
         return "RQ's job is missing from Redis; it fires here"
     waiting_key = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER_OWNER else rq.registry("scheduled", schedule.queue)
