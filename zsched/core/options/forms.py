@@ -28,10 +28,10 @@ from zsched.core.options.arguments import (
     seconds_to_ms,
 )
 from zsched.core.runs.run_id import ID
-from zsched.core.triggers.done_by import LOCAL_TIME
 from zsched.core.triggers.exclusions import MOST as MOST_EXCLUSIONS
 from zsched.core.triggers.exclusions import canonical
 from zsched.core.triggers.spec import Fold, Gap, OnExcluded
+from zsched.core.triggers.trigger import LOCAL_TIME
 from zsched.core.triggers.zones import zone
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
