@@ -70,21 +70,16 @@ def option_of(key: str) -> str:
 
 def value_of(key: str, value: Any) -> Any:
     """Return TOML's *value* of *key* in the client's form: JSON texts are parsed. Raises ValueError."""
-    if option_of(key) != key:
-        return _from_json(key, value)
+    if (option := option_of(key)) != key:
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {option} = in TOML")
+        try:
+            return strict_json(value)
+        except ValueError as error:
+            raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
     if isinstance(value, str) and key in _TIMES:
         raise ValueError(f"{value!r} is a text; write the time without quotes, such as 2026-12-24T18:00:00Z")
     return value
-
-
-def _from_json(key: str, value: Any) -> Any:
-    """Return the value of a JSON text. Raises ValueError."""
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {option_of(key)} = in TOML")
-    try:
-        return strict_json(value)
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
 
 
 # -- all mistakes of an entry -----------------------------------------------------------------------

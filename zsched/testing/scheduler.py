@@ -50,7 +50,7 @@ from zsched.storage.lease import Busy, Lease, Term
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 from zsched.testing import ground
-from zsched.testing.ground import ClientClock, FrozenClock, InlineWorker
+from zsched.testing.ground import ClientClock, FrozenClock
 from zsched.testing.runs import Delayed, Fired, Runs
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ManualScheduler:
         self._slots = SlotKeeper(self._keys, self._clock).over(wire)
         self._pauses = PauseEnder(self._keys).over(wire)
         self._runs = Runs(wire, self._keys)
-        self._worker = InlineWorker(ground.plain_client(self.redis), self._clock, serializer)
+        self._workers = ground.plain_client(self.redis)
         self.client = Client(link, namespace, serializer=serializer, clock=ClientClock(self._clock))
         server = Server({"run_id": self._owner})  # fakeredis has no INFO
         self._lease = Lease(wire, self._keys, server, self._clock, self._owner, _LEASE_MS)
@@ -208,7 +208,8 @@ class ManualScheduler:
         self._runs.new()
         worked: list[Run] = []
         while names := self._filled(queues):
-            self._worker.work(names, lambda run_id, went_well: worked.append(self._ended(run_id, went_well)), raises)
+            of_worker = self._workers, self._clock, self._encoder.serializer
+            ground.work(*of_worker, names, lambda id, went_well: worked.append(self._ended(id, went_well)), raises)
         return worked
 
     # -- how ------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class ManualScheduler:
                 self._delayed.release(self._term)
                 self._lease.release(self._term)
             self._wire.close()
-        self._worker.close()
+        self._workers.connection_pool.disconnect()
         self._link.pool.disconnect()
 
     def __enter__(self) -> Self:
