@@ -8,18 +8,17 @@ worker's clock.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from zsched.core.clock import clamped_ms, from_ms
+from zsched.core.clock import clamped_ms
 from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, RUN_OVER, Change, run_that_ended
 from zsched.core.occurrences.outcomes import WAITS_FOR, Outcome, What
 from zsched.core.runs.attempts import Attempt
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.triggers.zones import has_zone, shown_zone
+from zsched.core.triggers.zones import has_zone, local_time, shown_zone
 from zsched.core.wording import rough_duration
 
 CREATED: Final = "created"  # the context of a put
@@ -80,9 +79,7 @@ def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     the zone, and the text says so. Values out of range, which only another writer leaves, are limited to the years
     1970 to 9999.
     """
-    at = from_ms(clamped_ms(ms))
-    with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
-        at = at.astimezone(shown_zone(tz))
+    at = local_time(clamped_ms(ms), shown_zone(tz))
     text = at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
     return text if has_zone(tz) else f"{text} (zone unknown here)"
 
