@@ -70,17 +70,11 @@ def occurrences(
     return [local_time(due_ms, place) for _, due_ms in islice(found, n)]
 
 
-def nominal_of(spec: TriggerSpec, anchor_ms: int, due_ms: int) -> int:
-    """Return the nominal time of the occurrence due at *due_ms*: the latest, as jitter ends before the next one."""
-    nominal_ms = build(spec, anchor_ms).last_until(due_ms)
-    return due_ms if nominal_ms is None else nominal_ms
-
-
 def nominal_time(schedule: Schedule, due_ms: int) -> int:
-    """Return the nominal time of the occurrence of *schedule* that is due at *due_ms*, by its jitter."""
-    if schedule.trigger is None:
-        return due_ms if schedule.nominal_ms is None else schedule.nominal_ms
-    return nominal_of(schedule.trigger, schedule.anchor_ms or 0, due_ms)
+    """Return the nominal time of the occurrence that is due at *due_ms*: the latest, as jitter ends before the next."""
+    trigger = None if schedule.trigger is None else build(schedule.trigger, schedule.anchor_ms or 0)
+    nominal_ms = schedule.nominal_ms if trigger is None else trigger.last_until(due_ms)
+    return due_ms if nominal_ms is None else nominal_ms
 
 
 # -- by other rules of a zone ---------------------------------------------------------------------
