@@ -295,11 +295,7 @@ class RecordsEntry(ParsedEntry, kind=""):
     """An entry with a record in each row."""
 
     has_records = True
-
-    @once
-    def found(self) -> list[tuple[int, Record]]:
-        """Return the records, each with the place in the body where its ``job`` begins."""
-        raise NotImplementedError
+    found: once[list[tuple[int, Record]]]  # the records, each with the place in the body where its ``job`` begins
 
     def rows(self) -> Iterable[Record]:
         for number, (_, record) in enumerate(self.found):
