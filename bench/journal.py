@@ -145,5 +145,5 @@ def _advanced(advance: AdvanceEntry) -> Fire:
     """Return the runs that an entry of advance.lua tells of."""
     position, moves = advance.entry.position, advance.moves
     runs = [f"{move.id}-{move.run}" for move in moves if move.outcome.is_pushed]
-    coalesced = sum(one.range.count for move in moves for one in move.passed)
+    coalesced = sum(one.number for move in moves for one in move.passed)
     return Fire(position.epoch, "advance", position.t_us, runs, coalesced)

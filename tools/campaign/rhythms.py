@@ -12,7 +12,7 @@ minute that has been excluded for ``KNOWN_US``.
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 
 from tools.campaign.checks import Audit, Findings
 from tools.campaign.clients import CALENDAR
@@ -124,9 +124,9 @@ def _follow(
         for row in AdvanceEntry(entry).moves:
             rhythm = rhythms.get(row.id)
             if rhythm is not None and row.word != "quarantined":
-                by_hand = [one.range.first_ms for one in row.passed if one.why == Outcome.BY_HAND.word]
+                by_hand = [one.first_ms for one in row.passed if one.why == Outcome.BY_HAND.word]
                 excluded = list(_excluded(row.passed, rhythm.every_ms))
-                others = [one.range for one in row.passed if one.why not in _NOT_DECIDED]
+                others = [one for one in row.passed if one.why not in _NOT_DECIDED]
                 times = [at_ms for one in others for at_ms in (one.first_ms, one.last_ms)]
                 times += [] if row.nominal_ms is None else [row.nominal_ms]
                 if not times:  # it was its turn, and somebody skipped or excluded it
@@ -150,7 +150,7 @@ def _follow(
         for skip in ResumeEntry(entry).resumed:
             rhythm = rhythms.get(skip.id)
             if rhythm is not None and skip.passed and skip.due_ms is not None:
-                first_ms, last_ms, _ = astuple(skip.passed[0].range)
+                first_ms, last_ms = skip.passed[0].first_ms, skip.passed[0].last_ms
                 yield from _told(rhythm, rhythm.take(first_ms, last_ms, skip.due_ms))
                 noted.setdefault(rhythm.key, set()).update(_excluded(skip.passed, rhythm.every_ms))
                 covered.setdefault(rhythm.key, set()).update(range(first_ms, last_ms + 1, rhythm.every_ms))
@@ -174,7 +174,7 @@ def _begin(rhythms: dict[str, Rhythm], record: Record) -> None:
 def _excluded(passed: Iterable[Passed], every_ms: int) -> Iterator[int]:
     for one in passed:
         if one.why == Outcome.EXCLUDED.word:
-            yield from range(one.range.first_ms, one.range.last_ms + 1, every_ms)
+            yield from range(one.first_ms, one.last_ms + 1, every_ms)
 
 
 def fired_while_closed(audit: Audit) -> Findings:

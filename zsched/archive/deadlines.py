@@ -21,7 +21,7 @@ from zsched.core.log.rows import OneShotsLeft, OneShotsPut, RunsOver
 from zsched.core.record import Key, Place, Record
 from zsched.core.runs.run import RunStatus, ended_run
 from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of
-from zsched.core.triggers.done_by import deadlines
+from zsched.core.triggers.trigger import deadlines
 from zsched.errors import InvalidSchedule
 
 # A schedule's option, its zone, and the place of its record: the number of an entry, and the row.

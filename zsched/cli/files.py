@@ -17,8 +17,9 @@ from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.client import Client
 from zsched.client.put_checks import check_allowed, doubtful_queues
 from zsched.core.clock import SystemClock
+from zsched.core.model import for_json
 from zsched.core.occurrences.outcomes import Outcome
-from zsched.core.occurrences.simulation import Simulated, for_json
+from zsched.core.occurrences.simulation import Simulated
 from zsched.core.wording import duration_text, plural, some
 from zsched.errors import InvalidFile
 from zsched.files.applying import CREATED, STALE, UNCHANGED, UPDATED, Application, Applied
@@ -187,8 +188,8 @@ def simulate(
     except InvalidFile as error:
         return _refuse(invocation, error, "nothing was simulated")
     schedules, backlogs = list(found.schedules.values()), [found.backlog(queue) for queue in workers]
-    shown = {"days": days, "schedules": [one.to_dict() for one in schedules], "unknown": found.unknown}
-    shown |= {"backlogs": [for_json(one) for one in backlogs], "left_out": left_out}
+    shown = {"days": days, "schedules": for_json(schedules), "unknown": found.unknown}
+    shown |= {"backlogs": for_json(backlogs), "left_out": left_out}
     invocation.answer(shown, _table(schedules), *(backlog_text(one, tz) for one in backlogs), tz=tz)
     tell_left_out(invocation, left_out)
     if found.unknown:

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Any, Final, TypeVar
 
 from zsched.core.clock import from_ms
-from zsched.core.entry import Entry, Position
+from zsched.core.entry import Entry
 from zsched.core.facets import Facets
 from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, runs_of
@@ -259,14 +259,6 @@ class Answers:
         """See ``Past``."""
         _checked(limit, 50_000)
         return self._history.entries(None if since is None else instant_ms("since", since, None) * 1000, limit)
-
-    def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
-        """See ``Past``."""
-        return self._history.log_search(**wanted)
-
-    def follow_log(self, after: Position | None, gather_s: float) -> Iterator[Entry]:
-        """See ``Past``."""
-        return self._history.follow(after or self._history.last(), gather_s)
 
 
 _Hint = Callable[[Answers, Story, Sequence[Run], Mapping[str, Stalled]], Story]

@@ -21,13 +21,12 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from zsched.client.calls import naming_lost_call
-from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import MOST, Backfill, Filled, past_of
 from zsched.core.occurrences.future import Walk
 from zsched.core.options.choices import ScheduleState
 from zsched.core.story.source import Source
-from zsched.core.triggers.zones import instant_ms, shown_zone
+from zsched.core.triggers.zones import instant_ms, local_time, shown_zone
 from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.history_reader import HistoryReader
@@ -171,4 +170,4 @@ def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> tuple[Walk, int]
 
 
 def _shown(ms: int, tz: str) -> str:
-    return from_ms(ms).astimezone(shown_zone(tz)).isoformat()
+    return local_time(ms, shown_zone(tz)).isoformat()

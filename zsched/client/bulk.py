@@ -18,6 +18,7 @@ no archive answers, runs are searched in the log in Redis only; ``Repaired.sourc
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -28,9 +29,9 @@ from zsched.core.listing import Filter, select
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
-from zsched.core.options.arguments import SearchFilters, check_id, check_run_id, choice, flag
+from zsched.core.options.arguments import SearchFilters, check_id, check_number, check_run_id, choice, flag
 from zsched.core.pages import pages_of
-from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
+from zsched.core.repair import AT_ONCE, CHANGED_PER_SECOND, PUSHED_PER_SECOND, SAMPLED, IdOutcome, Repaired
 from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
 from zsched.core.story.source import Source
 from zsched.errors import InvalidSchedule, RedisUnavailable
@@ -52,9 +53,8 @@ def _take_options(given: dict[str, Any]) -> RepairOptions:
     options: Any = {name: given.pop(name, None) for name in RepairOptions.__annotations__ if name in given}
     flag("dry_run", options.get("dry_run", False))
     for name in ("limit", "per_second"):
-        value = options.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InvalidSchedule(name, value, "not a whole number above 0", "give one, or leave it out")
+        if options.get(name) is not None:
+            check_number(name, options[name], None, "changes")
     return cast("RepairOptions", options)
 
 
@@ -147,22 +147,23 @@ class BulkChanges:
         self, ids: Iterable[str], act: Act, options: RepairOptions, per_second: int, source: Source | None = None
     ) -> Repaired:
         candidates = list(dict.fromkeys(ids))[: options.get("limit")]
-        tally, rate, total = Tally(candidates, source), Rate(options.get("per_second") or per_second), len(candidates)
-        plan = tally.result(is_dry_run=True)
+        plan = Repaired(len(candidates), tuple(candidates[:SAMPLED]), source=source, is_dry_run=True)
         confirm, on_progress = options.get("confirm"), options.get("on_progress") or (lambda done, total: None)
         if options.get("dry_run") or (candidates and confirm is not None and not confirm(plan)):
             return plan
-        on_progress(0, total)
+        result, per_second = replace(plan, is_dry_run=False), options.get("per_second") or per_second
+        on_progress(0, result.found)
         began_ms = self._clock.monotonic_ms()
-        for some in pages_of(candidates, rate.portion):
-            self._link.pause(max(began_ms + rate.due_ms(tally.done) - self._clock.monotonic_ms(), 0) / 1000)
+        for some in pages_of(candidates, max(1, min(AT_ONCE, per_second // 4))):  # four steps a second, or one
+            due_ms = began_ms + result.done * 1000 / per_second
+            self._link.pause(max(due_ms - self._clock.monotonic_ms(), 0) / 1000)
             try:
-                tally.add(act(some))
+                result = result.with_outcomes(act(some))
             except RedisUnavailable as error:
-                done_before = f"{tally.number:,} of {total:,} were done before; repeating the call continues"
+                done_before = f"{result.number:,} of {result.found:,} were done before; repeating the call continues"
                 raise error.but(f"{error.problem} ({done_before})") from error
-            on_progress(tally.number, total)
-        return tally.result()
+            on_progress(result.number, result.found)
+        return result
 
     def _one_by_one(self, act: Act, versions: Mapping[str, str | None], ids: Sequence[str]) -> dict[str, IdOutcome]:
         """Do *act* with each of *ids*, if it has the version that was found; ids that were not found are refused."""

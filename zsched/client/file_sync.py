@@ -17,7 +17,6 @@ from typing import Any
 from uuid import uuid4
 
 from zsched.client.client import Client
-from zsched.client.timeline import usual_durations_ms
 from zsched.core.clock import from_ms
 from zsched.core.entry import text
 from zsched.core.listing import id_test
@@ -66,10 +65,6 @@ class FileSync:
         """Read the schedules of *ids* that are in Redis, one-shots too. Opening payloads runs no code."""
         self._puts.check_serializer()  # before any payload is opened
         return (self._of(found) for found in self._reader.schedules(ids))
-
-    def durations_ms(self, schedules: Sequence[Schedule]) -> dict[str, int]:
-        """Return how long runs of their functions took lately; see ``forecast.usual_durations_ms``."""
-        return usual_durations_ms(self._client._answers, schedules)
 
     def recurring(self, globs: Sequence[str] = ()) -> Iterator[Schedule]:
         """Return the recurring schedules with an id that matches one of *globs*, or all, by id; opens no payload."""

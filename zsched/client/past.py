@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zsched.core.runs.run import Run, RunStatus
     from zsched.core.story.source import Source
     from zsched.core.story.story import Story
-    from zsched.storage.history_reader import HistoryPage
+    from zsched.storage.history_reader import HistoryPage, HistoryReader
     from zsched.storage.reader import Reader
 
 
@@ -65,6 +65,7 @@ class Past:
     _keys: Keys
     _reader: Reader
     _answers: Answers
+    _history: HistoryReader
     _limits: Limits | None = None
 
     def why(self, id: str, tz: str | None = None) -> Story:
@@ -197,11 +198,11 @@ class Past:
         changes of schedule *id*, or of the kind *what*, or *is_all*; the newest first; the time (µs) up to which there
         may be more; and their source.
         """
-        return self._answers.log_search(by=by, id=id, what=what, limit=limit, until_us=until_us, is_all=is_all)
+        return self._history.log_search(by=by, id=id, what=what, limit=limit, until_us=until_us, is_all=is_all)
 
     def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
         """
         Yield entries of the log after *after*, or from now on, as they come, without end. *gather_s*: how long to wait
         for more after the first one.
         """
-        return self._answers.follow_log(after, gather_s)
+        return self._history.follow(after or self._history.last(), gather_s)

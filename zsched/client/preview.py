@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from zsched.core.clock import Clock, to_ms
 from zsched.core.model import Schedule
-from zsched.core.occurrences.planning import local_time, occurrences
+from zsched.core.occurrences.planning import occurrences
 from zsched.core.options.define import define_trigger
 from zsched.core.options.table import RuleOptions
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import RULES, build, check
-from zsched.core.triggers.zones import instant_ms, shown_zone
+from zsched.core.triggers.zones import instant_ms, local_time, shown_zone
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 

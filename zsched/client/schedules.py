@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from zsched.core.options.table import RuleOptions
     from zsched.core.repair import Repaired
     from zsched.core.runs.run import RunStatus
-    from zsched.storage.history_reader import HistoryReader
     from zsched.storage.overview import Overview
     from zsched.storage.reruns import Reruns
     from zsched.storage.store import Store
@@ -80,7 +79,6 @@ class Schedules(NamedTextCalls):
 
     _bulk: BulkChanges
     _clock: Clock
-    _history: HistoryReader
     _reruns: Reruns
     _store: Store
     _updating: Updating

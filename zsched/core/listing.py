@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import translate
 from itertools import islice
 from math import inf
@@ -11,15 +12,15 @@ from typing import Any, NamedTuple, Protocol, Self
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.model import Schedule
 from zsched.core.options.allowed import Limits
-from zsched.core.options.arguments import FacetFilters, check_filter, choice
+from zsched.core.options.arguments import FacetFilters, check_filter, check_number, choice
 from zsched.core.options.choices import ScheduleState
+from zsched.core.options.forms import whole_number
 from zsched.core.triggers.trigger import RULES
 from zsched.core.triggers.zones import instant_ms
 from zsched.errors import InvalidSchedule
 
 RECURRING = "recurring"  # every kind of rule
 LISTED_KINDS = ("once", *RULES, RECURRING)
-_DIGITS = 18  # of a due time in a cursor
 
 IdTest = Callable[[str], object]  # returns a true value for a wanted id
 
@@ -82,13 +83,10 @@ class Cursor(NamedTuple):
         """Return the cursor from the text of ``Schedule.cursor``. Raises InvalidSchedule."""
         state, _, rest = str(text).partition(":")
         due_ms, _, id = rest.partition(":")
-        if (
-            state not in {member.value for member in ScheduleState}
-            or not (due_ms.isascii() and due_ms.isdecimal() and len(due_ms) <= _DIGITS)
-            or not id
-        ):
-            raise InvalidSchedule("after", text, "not a cursor", "give the cursor of the last schedule seen")
-        return cls(ScheduleState(state), int(due_ms), id)
+        with suppress(ValueError):
+            if id:
+                return cls(ScheduleState(state), whole_number(due_ms, 0), id)
+        raise InvalidSchedule("after", text, "not a cursor", "give the cursor of the last schedule seen")
 
 
 class Filter(NamedTuple):
@@ -119,8 +117,8 @@ class Filter(NamedTuple):
         """Return the filter from a caller's arguments; instants are aware. Raises InvalidSchedule."""
         if kind is not None and kind not in LISTED_KINDS:
             raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
-            raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
+        if limit is not None:
+            check_number("limit", limit, 10**15, "schedules", least=0)
         for name in FacetFilters.__annotations__:
             if (name, given.get(name)) != ("owner", ""):
                 check_filter(name, given.get(name))

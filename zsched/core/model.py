@@ -9,6 +9,7 @@ exhausted rule is *ended*, and stays readable until it is cancelled or put again
 Instants are integer epoch milliseconds (``…_ms``); durations name their unit.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -261,7 +262,8 @@ def json_of(value: object, *names: str, **given: Any) -> dict[str, Any]:
     """
     Return the attributes *names* of *value* for JSON, in this order, or what is *given* for them. ``started_at`` is the
     instant ``started_ms`` by ``iso``, ``duration_s`` the duration ``duration_ms`` by ``seconds``; a member of an enum
-    is its value, a tuple a list, a mapping a dict, what has ``to_dict`` its result, '' None.
+    is its value, a mapping a dict, what has ``to_dict`` its result, a named tuple a dict with its times by ``iso``,
+    another tuple a list, '' None.
     """
     return {name: given[name] if name in given else _attribute(value, name) for name in names}
 
@@ -272,13 +274,20 @@ def _attribute(value: object, name: str) -> Any:
     if name.endswith("_s"):
         return seconds(getattr(value, f"{name[:-2]}_ms"))
     found = getattr(value, name)
+    return None if found == "" else for_json(found)
+
+
+def for_json(found: Any) -> Any:
+    """Return *found*, and what it holds, for JSON: as ``json_of`` describes."""
     if isinstance(found, Enum):
         return found.value
     if hasattr(found, "to_dict"):
         return found.to_dict()
-    if isinstance(found, tuple):
-        return list(found)
-    return dict(found) if isinstance(found, Mapping) else None if found == "" else found
+    if hasattr(found, "_fields"):
+        return json_of(found, *(re.sub("_ms$", "_at", name) for name in found._fields))
+    if isinstance(found, tuple | list):
+        return [*map(for_json, found)]
+    return dict(found) if isinstance(found, Mapping) else found
 
 
 def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""Repairs in bulk: the outcome for each schedule or run, their sum, and the rate of the changes. Pure."""
+"""Repairs in bulk: the outcome for each schedule or run, their sum, and the usual rates of changes. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.model import json_of
@@ -55,58 +54,25 @@ class Repaired:
     source: Source | None = None
     is_dry_run: bool = False
 
+    @property
+    def number(self) -> int:
+        """The number of candidates with an outcome."""
+        return self.done + self.skipped + self.refused_count
+
+    def with_outcomes(self, outcomes: Mapping[str, IdOutcome]) -> Repaired:
+        """Return the result with the *outcomes* of some more candidates."""
+        refused = [(id, str(outcome.error)) for id, outcome in outcomes.items() if outcome.error is not None]
+        done = sum(outcome.error is None and outcome.word in _DONE for outcome in outcomes.values())
+        return replace(
+            self,
+            done=self.done + done,
+            skipped=self.skipped + len(outcomes) - len(refused) - done,
+            refused=(*self.refused, *refused)[:_REASONS],
+            refused_count=self.refused_count + len(refused),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; the keys are stable."""
         refused = [{"id": id, "reason": reason} for id, reason in self.refused]
         names = "found", "done", "skipped", "refused", "refused_count", "sample", "source", "dry_run"
         return json_of(self, *names, refused=refused, dry_run=self.is_dry_run)
-
-
-class Tally:
-    """The outcomes for *candidates* so far."""
-
-    def __init__(self, candidates: Sequence[str], source: Source | None = None) -> None:
-        self._candidates, self._source = candidates, source
-        self._counts = Counter[str]()
-        self._refused: list[tuple[str, str]] = []
-
-    def add(self, outcomes: Mapping[str, IdOutcome]) -> None:
-        """Count the outcomes of some candidates."""
-        for id, outcome in outcomes.items():
-            if outcome.error is None:
-                self._counts["done" if outcome.word in _DONE else "skipped"] += 1
-                continue
-            self._counts["refused"] += 1
-            if len(self._refused) < _REASONS:
-                self._refused.append((id, str(outcome.error)))
-
-    @property
-    def number(self) -> int:
-        """The number of candidates with an outcome."""
-        return self._counts.total()
-
-    @property
-    def done(self) -> int:
-        """The number of changed candidates."""
-        return self._counts["done"]
-
-    def result(self, *, is_dry_run: bool = False) -> Repaired:
-        """Return the sum."""
-        found, sample = len(self._candidates), tuple(self._candidates[:SAMPLED])
-        skipped, refused = self._counts["skipped"], self._counts["refused"]
-        return Repaired(found, sample, self.done, skipped, tuple(self._refused), refused, self._source, is_dry_run)
-
-
-class Rate(NamedTuple):
-    """A rate of changes: so many in one step, and the earliest time of each step."""
-
-    per_second: int
-
-    @property
-    def portion(self) -> int:
-        """The number of candidates in one step: four steps a second, or one if the rate is low."""
-        return max(1, min(AT_ONCE, self.per_second // 4))
-
-    def due_ms(self, done: int) -> float:
-        """Return the time from the beginning after which another step may follow *done* changes."""
-        return done * 1000 / self.per_second

@@ -5,15 +5,16 @@ This is not tomli-w, which writes every dict as a table below the entry, spreads
 cannot write comments. One line per option looks like the example file and gives a diff of one line. Every text is read
 back before it is returned. So a value that TOML or this module cannot express is an error, never another value.
 
-``Lines`` are for texts that tomllib has accepted; they detect no errors. Tables and keys are found as statements. A
-value is skipped as a whole, so a key inside an inline table or an array has the line of its statement. A line is never
-wrong; it may be the line of the table around the key.
+``Lines`` are for texts that tomllib has accepted; they detect no errors. It reads each statement once more, alone. So a
+key inside an inline table or an array has the line of its statement. A line is never wrong; it may be the line of the
+table around the key.
 """
 
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date, datetime, time
 from functools import partial
 from typing import Any, Final
@@ -88,16 +89,7 @@ def _string(text: str) -> str:
 
 Path = tuple[str, ...]
 
-_TOKEN: Final = re.compile(
-    r'''"""(?:\\.|[^\\])*?"""(?:"{0,2})|\'\'\'.*?\'\'\'(?:'{0,2})'''  # texts over several lines
-    r"""|"(?:\\.|[^"\\])*"|'[^']*'|\#[^\n]*|[\[\]{}=\n]|[^"'\#\[\]{}=\n]+""",
-    re.DOTALL,
-)
-
-
-_BARE_NAMES: Final = re.compile(r"[\w.-]+[ \t]*", re.ASCII)  # most names: no quotes, no spaces around the dots
-_OPENING: Final = frozenset("[{")
-_CLOSING: Final = frozenset("]}")
+_MAY_END: Final = re.compile(r"""(?:[]}]|\"{3}|'{3})\s*(?:#|$)""")  # in the last line of a value over several lines
 
 
 class Lines:
@@ -106,33 +98,18 @@ class Lines:
     def __init__(self, text: str) -> None:
         self._lines: dict[Path, int] = {}
         self._stated: set[Path] = set()  # paths with their own statement; others are only prefixes of longer names
-        self._find(text.replace("\r\n", "\n"))
+        table: Path | None = ()  # None: one of several tables with the same name; their keys cannot be distinguished
+        for line, statement, found in _statements(text):
+            if statement.startswith("["):
+                table = _path(found)
+                self._note(table, line)
+                table = None if statement.startswith("[[") else table
+            elif table is not None:
+                self._note((*table, *_path(found)), line)
 
     def of(self, *path: str) -> int:
         """Return the line of *path*, or of the nearest table around it that has a line."""
         return next((self._lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self._lines), 1)
-
-    def _find(self, text: str) -> None:
-        table: Path | None = ()  # None: one of several tables with the same name; their keys cannot be distinguished
-        line, first, name, depth, is_value = 1, 1, "", 0, False
-        for match in _TOKEN.finditer(text + "\n"):
-            token = match.group()
-            if token == "\n" and depth == 0:
-                if name.startswith("["):
-                    path = _path(name.strip("[] \t"))
-                    self._note(path, first)
-                    table = None if name.startswith("[[") else path
-                name, is_value = "", False
-            elif is_value:
-                depth += (token in _OPENING) - (token in _CLOSING)
-            elif token == "=":
-                if table is not None:
-                    self._note((*table, *_path(name)), first)
-                is_value = True
-            elif not token.startswith("#"):
-                first = first if name else line
-                name += token if name else token.lstrip()
-            line += token.count("\n")
 
     def _note(self, path: Path, line: int) -> None:
         if path not in self._stated:
@@ -142,13 +119,24 @@ class Lines:
             self._lines.setdefault(path[:end], line)
 
 
-def _path(name: str) -> Path:
-    """Return the parts of a dotted name: ``a."b.c"`` is a and b.c."""
-    if _BARE_NAMES.fullmatch(name):
-        return tuple(name.strip().split("."))
+def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield each statement of valid TOML: its first line, its text, and its value as if it stood alone."""
+    lines: list[str] = []
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        lines.append(line)
+        if len(lines) > 1 and not _MAY_END.search(line):
+            continue
+        statement = "\n".join(lines)
+        with suppress(tomllib.TOMLDecodeError):  # it goes on in the next line
+            if found := tomllib.loads(statement):
+                yield number + 1 - len(lines), statement.lstrip(), found
+            lines = []
+
+
+def _path(inner: object) -> Path:
+    """Return the keys down to the value of a statement: ``a."b.c" = 0`` is a and b.c."""
     path: list[str] = []
-    inner: object = tomllib.loads(f"{name} = 0")
-    while isinstance(inner, dict):
+    while isinstance(inner, dict) and len(inner) == 1:
         ((key, inner),) = inner.items()
         path.append(key)
     return tuple(path)

@@ -319,7 +319,7 @@ def _tell_advanced(planned: PlannedDue, word: str) -> None:
     id, plan = text(due.id), written.plan
     _tell(outcome, schedule_id=id, nominal_ms=plan.fire_ms, reason=outcome.reason or outcome.text or word)
     for passed in plan.passed:
-        _tell(outcome_of(passed.why), schedule_id=id, count=passed.range.count)
+        _tell(outcome_of(passed.why), schedule_id=id, count=passed.number)
 
 
 def _tell(outcome: Outcome, **fields: Any) -> None:

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
+from zsched.client.timeline import usual_durations_ms
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, json_of
 from zsched.core.occurrences.difference import TimesDifference, difference, foreseen
@@ -152,7 +153,7 @@ class Application:
         now_ms = self._sync.now_ms()
         schedules = [step.foreseen(now_ms) for step in self.compare()]
         given_ms = {func: took // _MILLISECOND for func, took in durations.items()}
-        simulation = Simulation(workers, self._sync.durations_ms(schedules) | given_ms, now_ms)
+        simulation = Simulation(workers, usual_durations_ms(self._client._answers, schedules) | given_ms, now_ms)
         future = Future(schedules, now_ms, now_ms, now_ms + length // _MILLISECOND)
         simulation.run(future.occurrences(), future.end_ms, on_progress)
         return simulation, future.left_out
@@ -160,7 +161,7 @@ class Application:
     def stale(self) -> list[str]:
         """Return the ids of recurring schedules that the file owns but does not contain, sorted."""
         said = {entry.id for entry in self._file.entries}
-        return [one.id for one in self._sync.recurring() if self._is_own(one) and one.id not in said]
+        return [one.id for one in self._sync.recurring() if one.owner == self._file.owner and one.id not in said]
 
     def foretell(self, *, prune: bool) -> Applied:
         """Return the result of a dry run; with *prune* stale schedules are removed. Raises as ``compare``."""
@@ -244,9 +245,6 @@ class Application:
             problem = f"it exists and is owned by {manager}, not by {self._file.owner!r}"
             raise InvalidSchedule(field, name, problem, f"--take-over makes it this file's, or give another {field}")
 
-    def _is_own(self, schedule: Schedule) -> bool:
-        return schedule.owner == self._file.owner
-
     def _results(self, steps: Sequence[Step]) -> Iterator[tuple[int, Step | ZschedError]]:
         """Do *steps*. Yield each step's number, and the done step or its error. An error does not stop the others."""
         together = [n for n, step in enumerate(steps) if step.writes and not step.definition.durable]
@@ -283,8 +281,8 @@ class Application:
 
     def _is_removed(self, id: str) -> bool:
         """Cancel *id*, if it is still the file's."""
-        held: Iterator[ScheduleWithOptions] = self._sync.held([id])
-        return any(self._is_own(one.schedule) and self._client.cancel(id) == "cancelled" for one in held)
+        is_own = any(held.schedule.owner == self._file.owner for held in self._sync.held([id]))
+        return is_own and self._client.cancel(id) == "cancelled"
 
 
 def _calendar_changes(old: Calendar, new: Calendar) -> Iterator[OptionChange]:

@@ -25,7 +25,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
@@ -70,21 +70,16 @@ def option_of(key: str) -> str:
 
 def value_of(key: str, value: Any) -> Any:
     """Return TOML's *value* of *key* in the client's form: JSON texts are parsed. Raises ValueError."""
-    if option_of(key) != key:
-        return _from_json(key, value)
+    if (option := option_of(key)) != key:
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {option} = in TOML")
+        try:
+            return strict_json(value)
+        except ValueError as error:
+            raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
     if isinstance(value, str) and key in _TIMES:
         raise ValueError(f"{value!r} is a text; write the time without quotes, such as 2026-12-24T18:00:00Z")
     return value
-
-
-def _from_json(key: str, value: Any) -> Any:
-    """Return the value of a JSON text. Raises ValueError."""
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {option_of(key)} = in TOML")
-    try:
-        return strict_json(value)
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
 
 
 # -- all mistakes of an entry -----------------------------------------------------------------------
@@ -102,14 +97,8 @@ _STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for 
     "exclude": {"exclude": ["2000-01-01"]},
 }
 
+Mistake = tuple[str, str]  # the bad option, or "" when the entry lacks something; and the problem
 DefineEntry = Callable[[str | None, Mapping[str, Any]], Definition]
-
-
-class Mistake(NamedTuple):
-    """A mistake in option ``field`` of an entry; ``field`` is "" when the entry lacks something."""
-
-    field: str
-    problem: str
 
 
 def mend(options: dict[str, Any], *fields: str) -> None:
@@ -134,12 +123,12 @@ def check_through(
         except InvalidSchedule as error:
             field = "func" if isinstance(error, InvalidTask) else error.field
             lacks_rule = field == NO_TRIGGER and not has_rule  # and its typed task has none
-            mistakes.append(Mistake("", f"no rule; {ONE_RULE}") if lacks_rule else Mistake(field, str(error)))
+            mistakes.append(("", f"no rule; {ONE_RULE}") if lacks_rule else (field, str(error)))
         except RedisUnavailable:
             raise
         except ZschedError as error:  # a rule that cannot be evaluated
             field = next((name for name in RULES if name in options), "every")
-            mistakes.append(Mistake(field, str(error)))
+            mistakes.append((field, str(error)))
         else:
             return None if mistakes else definition, mistakes
         if field in met:  # the replacement is refused too: report nothing more

@@ -31,7 +31,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from zsched.client import Client
-from zsched.client.file_sync import FileSync
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
 from zsched.core.options.define import define
@@ -53,13 +52,91 @@ KEPT_S: Final = 7 * 86_400  # how long RQ's job of a moved one-shot outlives its
 _MARKED_LESS_S: Final = 3600  # by which the mark of it lapses earlier, so that it never outlives the job
 
 
-class Moving:
-    """Moves one-shots of *source*. A one-shot that is not moved becomes a refusal, with the reason."""
+class Importing:
+    """
+    The import of one source, and its result. *link*: for moving one-shots; *takes_over*: as for ``Application``.
+    ``definitions``: the checked schedules, by id; ``moved``: the outcome of each moved one-shot.
+    """
 
-    def __init__(self, client: Client, link: Link, source: ImportSource) -> None:
-        self._client, self._link, self._source, self._sync = client, link, source, FileSync(client)
+    def __init__(
+        self, client: Client, link: Link, checks: ClientChecks, source: ImportSource, *, takes_over: bool = False
+    ) -> None:
+        self._client, self._link, self._checks, self.source = client, link, checks, source
+        self._takes_over = takes_over
+        self.definitions: dict[str, Definition] = {}
+        self.applied = Applied()
+        self.moved: dict[str, str] = {}
 
-    def move(self, page: Sequence[OneShot]) -> dict[str, str]:
+    @property
+    def is_whole(self) -> bool:
+        """Return True if the whole source is in zsched."""
+        return not self.source.refusals and not self.applied.errors
+
+    def count(self, outcome: str) -> int:
+        """Count the schedules with this outcome."""
+        return self.applied.count(outcome) + sum(each == outcome for each in self.moved.values())
+
+    def refuse(self, item: Item, problem: str | ZschedError) -> None:
+        """Note that *item* cannot be imported."""
+        self.source.refuse(item.place, str(item.options.get("description", item.id)), str(problem))
+
+    def check(self) -> None:
+        """Check every item without Redis, and refuse the invalid ones."""
+        items, self.source.items = self.source.items, []
+        for item in items:
+            try:
+                self.definitions[item.id] = self._defined(item)
+                self.source.items.append(item)
+            except ZschedError as error:
+                self.refuse(item, error)
+
+    def foretell(self, *, prune: bool) -> None:
+        """
+        Note the steps of a dry run; nothing is written.
+
+        Raises:
+            InvalidFile: an id is another owner's, or a one-shot's; then put nothing.
+        """
+        entries = tuple(
+            FileEntry(item.id, number, self.definitions[item.id])
+            for number, item in enumerate(self.source.items, 1)
+            if not isinstance(item, OneShot)
+        )
+        file = ScheduleFile(self.source.name, self.source.owner, entries, {}, Lines(""))
+        self._application = Application(self._client, file, takes_over=self._takes_over)
+        self.applied = self._application.foretell(prune=prune)
+        self.moved = {item.id: CREATED for item in self.source.items if isinstance(item, OneShot)}
+
+    def run(self, on_progress: Callable[[int], None]) -> None:
+        """
+        Do the steps of ``foretell``, and note the results; *on_progress* is called with the number of schedules done.
+
+        Raises:
+            RedisUnavailable: in the middle; the same import again continues from there.
+        """
+        number = len(self.applied.steps)
+        self.applied = self._application.carry_out(self.applied, on_progress)
+        self.moved = {}
+        for page in pages_of((item for item in self.source.items if isinstance(item, OneShot)), PAGE):
+            self.moved |= self._move(page)
+            number += len(page)
+            on_progress(number)
+
+    def _defined(self, item: Item) -> Definition:
+        """Return the definition of *item*. Raises ZschedError."""
+        options = self._options(item)
+        if isinstance(item, OneShot):
+            self._checks.allow(item.func, options)
+            definition = define(item.func, options, item.id)
+        else:
+            definition = self._checks.define(item.func, options)
+        for mistake in self._checks.mistakes(item.func, options):
+            raise mistake
+        return definition
+
+    # -- one-shots ------------------------------------------------------------------------------------
+
+    def _move(self, page: Sequence[OneShot]) -> dict[str, str]:
         """
         Move the whole *page*. Return the outcome of each moved one by id: created; or unchanged, updated or
         already_fired if an interrupted import had put it.
@@ -76,11 +153,11 @@ class Moving:
 
     def _far(self, page: Sequence[OneShot]) -> Iterator[OneShot]:
         """Yield the one-shots of *page* that are not too near to their time."""
-        now_ms = self._sync.now_ms()
+        now_ms = self._client._reader.now_ms()
         for one in page:
             if one.margin_ms and one.due_ms - now_ms < one.margin_ms:
                 problem, remedy = f"it is due within {one.margin_ms // 1000} s", "it is left to RQ, or the daemon"
-                self._refuse(one, InvalidSchedule("at", from_ms(one.due_ms), problem, remedy))
+                self.refuse(one, InvalidSchedule("at", from_ms(one.due_ms), problem, remedy))
             else:
                 yield one
 
@@ -97,13 +174,13 @@ class Moving:
                     raise error
                 outcomes[one.id] = self._put_again(one)
             except ZschedError as refusal:  # it must not stop the others
-                self._refuse(one, refusal)
+                self.refuse(one, refusal)
         return outcomes
 
     def _put_again(self, one: OneShot) -> str:
         """Put *one* again, whose id exists. Raises InvalidSchedule: the schedule has another owner."""
         held = self._client.get(one.id)
-        if held.owner != self._source.owner:
+        if held.owner != self.source.owner:
             problem = f"a schedule of this id exists and is owned by {held.owner or 'nobody'}"
             raise InvalidSchedule("id", one.id, problem, "cancel that one first")
         return self._client.schedule(one.func, **self._options(one)).outcome
@@ -115,7 +192,7 @@ class Moving:
 
     def _keep(self, page: Sequence[OneShot]) -> None:
         """Keep RQ's jobs of *page* beyond their times, and mark them as moved."""
-        keys, commands = self._sync.keys, list[Command]()
+        keys, commands = self._client._keys, list[Command]()
         with self._link.wire() as wire:
             created = wire.execute_all(("HGET", keys.rq.job(one.id), "created_at") for one in page)
             for one, created_at in zip(page, created, strict=True):
@@ -126,21 +203,29 @@ class Moving:
 
     def _is_imported(self, one: OneShot) -> bool:
         """Return True if an import has taken the missing job; if not, cancel it here and refuse it."""
-        status = self._link.execute("HGET", self._sync.keys.rq.job(one.id), "status")
+        status = self._link.execute("HGET", self._client._keys.rq.job(one.id), "status")
         if status == b"scheduled":
             return True
         self._client.cancel(one.id)
         reason = "it was deleted" if status is None else f"its status in RQ is {status.decode(errors='replace')}"
-        self._refuse(one, InvalidSchedule("id", one.id, f"{reason} meanwhile", "it is cancelled here"))
+        self.refuse(one, InvalidSchedule("id", one.id, f"{reason} meanwhile", "it is cancelled here"))
         return False
 
-    # -- how ----------------------------------------------------------------------------------------
+    def _options(self, one: Item) -> dict[str, Any]:
+        return {**one.options, "id": one.id, "owner": self.source.owner}
 
-    def _options(self, one: OneShot) -> dict[str, Any]:
-        return {**one.options, "id": one.id, "owner": self._source.owner}
 
-    def _refuse(self, one: OneShot, error: ZschedError) -> None:
-        self._source.refuse(one.place, one.func, str(error))
+def refuse_twins(imported: Sequence[Importing]) -> None:
+    """Refuse in each of *imported* the items with an id of an earlier source."""
+    owners: dict[str, ImportSource] = {}
+    for one in imported:
+        source, twins = one.source, [item for item in one.source.items if item.id in owners]
+        source.items = [item for item in source.items if item.id not in owners]
+        for item in twins:
+            problem = f"id={item.id!r}: {owners[item.id].name} has the same, and a schedule has one source"
+            remedy = "take it out of one; of two machines' crontabs import each into a namespace of its own"
+            one.refuse(item, f"{problem}; {remedy}")
+        owners |= {item.id: source for item in source.items}
 
 
 # -- undo -------------------------------------------------------------------------------------------
@@ -201,8 +286,7 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     id, due_ms = schedule.id, schedule.next_ms
     if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
         return f"it is due within {SOON_S} s, and fires here"
-    keys = FileSync(client).keys
-    rq = keys.rq
+    keys, rq = client._keys, client._keys.rq
     if not link.execute("EXISTS", rq.job(id)):
         return "RQ's job is missing from Redis; it fires here"
     waiting_key = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER_OWNER else rq.registry("scheduled", schedule.queue)
@@ -213,102 +297,3 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
         return ""
     link.execute("ZREM", waiting_key, id)
     return "another program took it meanwhile"  # it was cancelled or run by hand just now
-
-
-# -- an import ----------------------------------------------------------------------------------------
-
-
-def refuse_twins(imported: Sequence[Importing]) -> None:
-    """Refuse in each of *imported* the items with an id of an earlier source."""
-    owners: dict[str, ImportSource] = {}
-    for one in imported:
-        source, twins = one.source, [item for item in one.source.items if item.id in owners]
-        source.items = [item for item in source.items if item.id not in owners]
-        for item in twins:
-            problem = f"id={item.id!r}: {owners[item.id].name} has the same, and a schedule has one source"
-            remedy = "take it out of one; of two machines' crontabs import each into a namespace of its own"
-            one.refuse(item, f"{problem}; {remedy}")
-        owners |= {item.id: source for item in source.items}
-
-
-class Importing:
-    """
-    The import of one source, and its result. *link*: for moving one-shots; *takes_over*: as for ``Application``.
-    ``definitions``: the checked schedules, by id; ``moved``: the outcome of each moved one-shot.
-    """
-
-    def __init__(
-        self, client: Client, link: Link, checks: ClientChecks, source: ImportSource, *, takes_over: bool = False
-    ) -> None:
-        self._client, self._link, self._checks, self.source = client, link, checks, source
-        self._takes_over = takes_over
-        self.definitions: dict[str, Definition] = {}
-        self.applied = Applied()
-        self.moved: dict[str, str] = {}
-
-    @property
-    def is_whole(self) -> bool:
-        """Return True if the whole source is in zsched."""
-        return not self.source.refusals and not self.applied.errors
-
-    def count(self, outcome: str) -> int:
-        """Count the schedules with this outcome."""
-        return self.applied.count(outcome) + sum(each == outcome for each in self.moved.values())
-
-    def refuse(self, item: Item, problem: str) -> None:
-        """Note that *item* cannot be imported."""
-        self.source.refuse(item.place, str(item.options.get("description", item.id)), problem)
-
-    def check(self) -> None:
-        """Check every item without Redis, and refuse the invalid ones."""
-        items, self.source.items = self.source.items, []
-        for item in items:
-            try:
-                self.definitions[item.id] = self._defined(item)
-                self.source.items.append(item)
-            except ZschedError as error:
-                self.refuse(item, str(error))
-
-    def foretell(self, *, prune: bool) -> None:
-        """
-        Note the steps of a dry run; nothing is written.
-
-        Raises:
-            InvalidFile: an id is another owner's, or a one-shot's; then put nothing.
-        """
-        entries = tuple(
-            FileEntry(item.id, number, self.definitions[item.id])
-            for number, item in enumerate(self.source.items, 1)
-            if not isinstance(item, OneShot)
-        )
-        file = ScheduleFile(self.source.name, self.source.owner, entries, {}, Lines(""))
-        self._application = Application(self._client, file, takes_over=self._takes_over)
-        self.applied = self._application.foretell(prune=prune)
-        self.moved = {item.id: CREATED for item in self.source.items if isinstance(item, OneShot)}
-
-    def run(self, on_progress: Callable[[int], None]) -> None:
-        """
-        Do the steps of ``foretell``, and note the results; *on_progress* is called with the number of schedules done.
-
-        Raises:
-            RedisUnavailable: in the middle; the same import again continues from there.
-        """
-        number = len(self.applied.steps)
-        self.applied = self._application.carry_out(self.applied, on_progress)
-        self.moved, moving = {}, Moving(self._client, self._link, self.source)
-        for page in pages_of((item for item in self.source.items if isinstance(item, OneShot)), PAGE):
-            self.moved |= moving.move(page)
-            number += len(page)
-            on_progress(number)
-
-    def _defined(self, item: Item) -> Definition:
-        """Return the definition of *item*. Raises ZschedError."""
-        options = {**item.options, "id": item.id, "owner": self.source.owner}
-        if isinstance(item, OneShot):
-            self._checks.allow(item.func, options)
-            definition = define(item.func, options, item.id)
-        else:
-            definition = self._checks.define(item.func, options)
-        for mistake in self._checks.mistakes(item.func, options):
-            raise mistake
-        return definition

@@ -50,10 +50,6 @@ from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS, RqKeys
 
 _PAGE: Final = 200  # hashes read in one round trip
 _SHOWN: Final = 200  # characters of a description, the most that one takes
-_READ: Final = (  # fields that the encoder turns into options
-    *("origin", "timeout", "result_ttl", "failure_ttl", "retries_left", "retry_intervals", "enqueue_at_front_on_retry"),
-    *("success_callback_name", "success_callback_timeout", "failure_callback_name", "failure_callback_timeout", "meta"),
-)
 _UNSAID: Final = {  # RQ's fields without an option, and the remedies
     "dependency_ids": "it depends on other jobs; let their tasks return zsched.Next (docs/how-to/chain-runs.md)",
     "dependency_id": "it depends on another job; let its task return zsched.Next (docs/how-to/chain-runs.md)",
@@ -94,7 +90,7 @@ class RQJobs:
         _refuse(fields)
         try:
             func, args, kwargs = self._encoder.open(fields["data"], runs=True)
-            options = self._encoder.options({name: fields[name] for name in _READ if name in fields}, runs=True)
+            options = self._encoder.options(fields, runs=True)
         except InvalidSchedule as error:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             remedy = "run this where its modules are, with the workers' [rq] serializer"

@@ -27,7 +27,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from rq.job import Job
 
@@ -95,11 +95,7 @@ class Next:
             raise InvalidSchedule(" and ".join(times) or "at", NOT_GIVEN, problem, _REMEDY)
 
 
-class Call(NamedTuple):
-    """A Next in the form for ``client.schedule``."""
-
-    func: str | Callable[..., Any]
-    options: dict[str, Any]
+Call = tuple[str | Callable[..., Any], dict[str, Any]]  # a Next in the form for ``client.schedule``: func, options
 
 
 class Turn:
@@ -170,7 +166,7 @@ class Turn:
                 problem = "the Next would replace the recurring schedule of this run"
                 raise InvalidSchedule("id", id, problem, "give the Next an id= of its own")
             _check_urgency(options.get("urgency"))
-            named[id] = Call(func, {**options, "id": id})
+            named[id] = func, {**options, "id": id}
         return list(named.values())
 
     def _id(self, place: int) -> str:

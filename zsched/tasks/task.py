@@ -25,8 +25,8 @@ from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.model import Scheduled
 from zsched.core.options.arguments import check_id
-from zsched.core.options.define import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, define
-from zsched.core.options.table import OPTIONS, ScheduleOptions, ScheduleRow
+from zsched.core.options.define import SCHEDULE_OPTIONS, TRIGGERS, define
+from zsched.core.options.table import FOR_ENQUEUE, OPTIONS, ScheduleOptions, ScheduleRow
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.storage.rqjob import Encoder
 from zsched.tasks import importing
@@ -101,7 +101,7 @@ else:
     named_options = None
 
 _PAYLOAD: Final = ("args", "kwargs")
-_OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # options that an immediate run does not have
+_OF_A_TIME: Final = SCHEDULE_OPTIONS - FOR_ENQUEUE  # options that an immediate run does not have
 _OF_RULES: Final = {name for name, option in OPTIONS.items() if option.once}  # options that a one-shot cannot have
 _RARELY: Final = {"every": 36_500 * 86_400}  # a rule for checks of a task without a rule
 _ANY: Final = "task.function"  # a function path for checks: the real one does not exist before it is defined
@@ -258,7 +258,7 @@ class Task(Typed, Generic[P, R]):
                 raise InvalidSchedule(name, value, problem, "give them beside the options")
             if name in self.signature.parameters:
                 payload[name] = value
-            elif name in SCHEDULE_OPTIONS | ENQUEUE_OPTIONS or self.signature.nearest(name) is None:
+            elif name in SCHEDULE_OPTIONS | FOR_ENQUEUE or self.signature.nearest(name) is None:
                 options[name] = value  # an unknown option is refused later, with a hint
             else:
                 self.signature.check({name: value}, is_part=True)
@@ -295,13 +295,13 @@ class Task(Typed, Generic[P, R]):
             args, kwargs = turn.payload()
             payload, options = self._split(given)
             same = self.signature.bind(args, kwargs) | payload
-            return Call(self.path, self.complete_options({**options, "kwargs": same}))
+            return self.path, self.complete_options({**options, "kwargs": same})
         found = importing.found_at(func) if isinstance(func, str) else func
         if not isinstance(found, Task):
-            return Call(func, given)
+            return func, given
         payload, options = found._split(given)
         path = func if isinstance(func, str) else found.path
-        return Call(path, found.complete_options({**options, "kwargs": payload}))
+        return path, found.complete_options({**options, "kwargs": payload})
 
 
 @overload

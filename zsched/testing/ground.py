@@ -140,53 +140,45 @@ class ClientClock(SystemClock):
 _NAME: Final = "manual"  # the worker's name in the data of a run
 
 
-class InlineWorker:
-    """Executes queued jobs; *serializer* is "pickle" or "json"."""
+def work(
+    client: redis.Redis,
+    clock: Clock,
+    serializer: str,
+    queues: Sequence[str],
+    ended: Callable[[str, bool], None],
+    raises: bool,
+) -> None:
+    """
+    Execute jobs of *queues*, in their order, until all are empty; *serializer* is "pickle" or "json". *ended* is called
+    with each job's id, and whether it succeeded.
 
-    def __init__(self, client: redis.Redis, clock: Clock, serializer: str) -> None:
-        self._client, self._clock = client, clock
-        self._serializer = SERIALIZERS[serializer]
-        self._raised: list[BaseException] = []  # by the present job
+    Raises:
+        Exception: with *raises*, the exception of the first failed task; later jobs stay queued.
+        KeyboardInterrupt, SystemExit: raised by a task, in any case.
+    """
+    __tracebackhide__ = True
+    all_raised: list[BaseException] = []  # by the present job
 
-    def work(self, queues: Sequence[str], ended: Callable[[str, bool], None], raises: bool) -> None:
-        """
-        Execute jobs of *queues*, in their order, until all are empty. *ended* is called with each job's id, and whether
-        it succeeded.
-
-        Raises:
-            Exception: with *raises*, the exception of the first failed task; later jobs stay queued.
-            KeyboardInterrupt, SystemExit: raised by a task, in any case.
-        """
-        __tracebackhide__ = True
-        with _rq_reads(self._clock):
-            worker = _InProcess(
-                list(queues),
-                _NAME,
-                connection=self._client,
-                serializer=self._serializer,
-                exception_handlers=[self._note],
-            )
-            worker.register_birth()  # type: ignore[no-untyped-call]  # RQ's
-            try:
-                while (taken := worker.dequeue_job_and_maintain_ttl(None)) is not None:
-                    job, queue = taken
-                    self._raised.clear()
-                    worker.execute_job(job, queue)
-                    ended(job.id, not self._raised)
-                    for raised in self._raised:
-                        if raises or isinstance(raised, KeyboardInterrupt | SystemExit):
-                            raise raised.with_traceback(_from_the_task(raised.__traceback__))
-            finally:
-                worker.register_death()  # type: ignore[no-untyped-call]  # RQ's
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.connection_pool.disconnect()
-
-    def _note(self, job: Job, kind: object, raised: BaseException, *_: object) -> bool:
+    def note(job: Job, kind: object, raised: BaseException, *_: object) -> bool:
         """Note the exception, as RQ's exception handler. Return True: RQ then handles the failure itself."""
-        self._raised.append(raised)
+        all_raised.append(raised)
         return True
+
+    with _rq_reads(clock):
+        options: dict[str, Any] = {"connection": client, "serializer": SERIALIZERS[serializer]}
+        worker = _InProcess(list(queues), _NAME, exception_handlers=[note], **options)
+        worker.register_birth()  # type: ignore[no-untyped-call]  # RQ's
+        try:
+            while (taken := worker.dequeue_job_and_maintain_ttl(None)) is not None:
+                job, queue = taken
+                all_raised.clear()
+                worker.execute_job(job, queue)
+                ended(job.id, not all_raised)
+                for raised in all_raised:
+                    if raises or isinstance(raised, KeyboardInterrupt | SystemExit):
+                        raise raised.with_traceback(_from_the_task(raised.__traceback__))
+        finally:
+            worker.register_death()  # type: ignore[no-untyped-call]  # RQ's
 
 
 def _from_the_task(traceback: TracebackType | None) -> TracebackType | None:

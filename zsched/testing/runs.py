@@ -4,7 +4,7 @@ Pushed runs, read from the log; and their deadlines, ends and RQ's delayed jobs 
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,8 @@ from zsched.storage.log import Log
 from zsched.storage.rqjob import Encoder
 
 _PAGE: Final = 500  # entries in one read
+_OUTLIVES_MS: Final = 10 * 366 * 86_400_000
+_WAITING: Final = (b"queued", b"deferred", b"ready_to_enqueue", b"rate_limited")
 
 
 class Fired(NamedTuple):
@@ -44,26 +46,36 @@ class Fired(NamedTuple):
 
 
 @dataclass
-class Pushes:
-    """Reads new entries of the log. ``last``: its newest entry; ``fired_us``: by run, the time of its push."""
+class Runs:
+    """
+    The pushed runs of one namespace. ``last``: the newest entry of the log that was read; ``fired_us``: by run, the
+    time of its push; ``waiting``: a heap of deadlines, and the runs that have not begun.
+    """
 
     wire: Wire
     keys: Keys
     last: Position | None = None
     fired_us: dict[str, int] = field(default_factory=dict)
+    waiting: list[tuple[int, str]] = field(default_factory=list)
 
     def new(self) -> list[Change]:
-        """Return the pushes of runs since the last call, in order."""
+        """Return the pushes of runs since the last call, in order; note their deadlines."""
         pushes = list[Change]()
         for entry in Log(self.wire, self.keys).entries("-" if self.last is None else f"({self.last.id}", _PAGE):
             self.last = entry.position
             pushes += [change for change in changes(entry, self.keys.run_suffix) if change.what in PUSHES]
-        self.fired_us.update((change.run_id or "", change.at_us) for change in pushes)
+        for change in pushes:
+            run_id = change.run_id or ""
+            self.fired_us[run_id] = change.at_us
+            job_key = self.keys.rq.job(run_id)
+            if deadline_ms := self.wire.execute("HGET", job_key, "zs_deadline"):
+                self.wire.execute("PEXPIRE", job_key, _OUTLIVES_MS)  # it counts by the server's real clock
+                heapq.heappush(self.waiting, (int(deadline_ms), run_id))
         return pushes
 
-    def fired(self, pushes: Iterable[Change], encoder: Encoder) -> list[Fired]:
-        """Return the runs among *pushes* that fired by their time."""
-        return [self._fired(change, encoder) for change in pushes if change.what is What.FIRED]
+    def fired(self, encoder: Encoder) -> list[Fired]:
+        """Return those of the ``new`` ones that fired by their time."""
+        return [self._fired(change, encoder) for change in self.new() if change.what is What.FIRED]
 
     def _fired(self, change: Change, encoder: Encoder) -> Fired:
         run_id = change.run_id or ""
@@ -72,61 +84,30 @@ class Pushes:
         nominal_at, at = from_ms(change.nominal_ms or 0), from_ms(change.at_us // 1000)
         return Fired(run_id, change.id, func, args, kwargs, (queue or b"").decode(), nominal_at, at)
 
-
-# -- ends -------------------------------------------------------------------------------------------
-
-
-class ManualEndings:
-    """Ends of one namespace's runs. Ends of RQ's own jobs are returned, and not recorded."""
-
-    def __init__(self, wire: Wire, keys: Keys, pushes: Pushes) -> None:
-        self._dispatch, self._jobs, self._pushes = Dispatch(wire, keys), Jobs(wire, keys), pushes
-
-    def of(self, run_id: str, went_well: bool, term: Term) -> Run:
-        """Return a run after its execution or deadline: over, or queued for a retry. RQ may have forgotten it."""
-        [job] = self._jobs.read([run_id])
+    def ended(self, run_id: str, went_well: bool, term: Term) -> Run:
+        """
+        Return a run after its execution or deadline: over, or queued for a retry. RQ may have forgotten it. The ends of
+        RQ's own jobs are not recorded.
+        """
+        [job] = Jobs(self.wire, self.keys).read([run_id])
         if job is None:
             return Run(run_id, RunStatus.SUCCEEDED if went_well else RunStatus.FAILED)
-        fired_us, seen = self._pushes.fired_us.get(run_id), self._pushes.last
+        fired_us = self.fired_us.get(run_id)
         run = of_job(run_id, job, fired_us, watched_since_ms=0)
-        if run.is_over and fired_us is not None and seen is not None:
-            self._dispatch.track(term, seen, [(run, "gone" if run.status is RunStatus.EXPIRED else job.seen)])
+        if run.is_over and fired_us is not None and self.last is not None:
+            end = run, "gone" if run.status is RunStatus.EXPIRED else job.seen
+            Dispatch(self.wire, self.keys).track(term, self.last, [end])
         return run
 
-
-# -- deadlines --------------------------------------------------------------------------------------
-
-
-_OUTLIVES_MS: Final = 10 * 366 * 86_400_000
-_WAITING: Final = (b"queued", b"deferred", b"ready_to_enqueue", b"rate_limited")
-
-
-class ManualDeadlines:
-    """Deadlines of one namespace's runs that have not begun."""
-
-    def __init__(self, wire: Wire, keys: Keys) -> None:
-        self._wire, self._keys = wire, keys
-        self._waiting: list[tuple[int, str]] = []
-
-    def note(self, run_ids: Iterable[str]) -> None:
-        """Extend the time to live of jobs with a deadline by years: it counts by the server's real clock."""
-        for run_id in run_ids:
-            job_key = self._keys.rq.job(run_id)
-            if deadline_ms := self._wire.execute("HGET", job_key, "zs_deadline"):
-                self._wire.execute("PEXPIRE", job_key, _OUTLIVES_MS)
-                heapq.heappush(self._waiting, (int(deadline_ms), run_id))
-
-    def expire(self, now_ms: int) -> list[str]:
-        """Remove the runs that have not begun by their deadlines at *now_ms*. Return their ids."""
-        expired = []
-        while self._waiting and self._waiting[0][0] <= now_ms:
-            run_id = heapq.heappop(self._waiting)[1]
-            job_key = self._keys.rq.job(run_id)
-            status, lives_ms = self._wire.execute("HGET", job_key, "status"), self._wire.execute("PTTL", job_key)
+    def expire(self, now_ms: int, term: Term) -> None:
+        """Remove and end the runs that have not begun by their deadlines at *now_ms*."""
+        while self.waiting and self.waiting[0][0] <= now_ms:
+            run_id = heapq.heappop(self.waiting)[1]
+            job_key = self.keys.rq.job(run_id)
+            status, lives_ms = self.wire.execute("HGET", job_key, "status"), self.wire.execute("PTTL", job_key)
             if status in _WAITING and lives_ms > 0:  # RQ's worker removes it when it begins: a retry has none
-                self._wire.execute("DEL", job_key)
-                expired.append(run_id)
-        return expired
+                self.wire.execute("DEL", job_key)
+                self.ended(run_id, False, term)
 
 
 # -- RQ's delayed jobs ------------------------------------------------------------------------------

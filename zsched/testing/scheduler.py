@@ -34,7 +34,6 @@ from zsched.client import Client
 from zsched.config.reading import MOST_BYTES, read_file
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
-from zsched.core.occurrences.changes import Change
 from zsched.core.runs.run import Run
 from zsched.core.triggers.zones import instant_ms
 from zsched.daemon.releases import Native
@@ -51,8 +50,8 @@ from zsched.storage.lease import Busy, Lease, Term
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 from zsched.testing import ground
-from zsched.testing.ground import ClientClock, FrozenClock, InlineWorker
-from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Pushes
+from zsched.testing.ground import ClientClock, FrozenClock
+from zsched.testing.runs import Delayed, Fired, Runs
 
 if TYPE_CHECKING:
     from zsched.aio import AsyncClient
@@ -106,9 +105,8 @@ class ManualScheduler:
         self._ticker = Ticker(self._dispatch, never, settings, self._clock, calendars=self._calendars.present)
         self._slots = SlotKeeper(self._keys, self._clock).over(wire)
         self._pauses = PauseEnder(self._keys).over(wire)
-        self._pushes, self._deadlines = Pushes(wire, self._keys), ManualDeadlines(wire, self._keys)
-        self._endings = ManualEndings(wire, self._keys, self._pushes)
-        self._worker = InlineWorker(ground.plain_client(self.redis), self._clock, serializer)
+        self._runs = Runs(wire, self._keys)
+        self._workers = ground.plain_client(self.redis)
         self.client = Client(link, namespace, serializer=serializer, clock=ClientClock(self._clock))
         server = Server({"run_id": self._owner})  # fakeredis has no INFO
         self._lease = Lease(wire, self._keys, server, self._clock, self._owner, _LEASE_MS)
@@ -207,10 +205,11 @@ class ManualScheduler:
         with *raises* the first one is raised here, and later runs stay queued.
         """
         __tracebackhide__ = True
-        self._look()
+        self._runs.new()
         worked: list[Run] = []
         while names := self._filled(queues):
-            self._worker.work(names, lambda run_id, went_well: worked.append(self._ended(run_id, went_well)), raises)
+            of_worker = self._workers, self._clock, self._encoder.serializer
+            ground.work(*of_worker, names, lambda id, went_well: worked.append(self._ended(id, went_well)), raises)
         return worked
 
     # -- how ------------------------------------------------------------------------------------------
@@ -233,8 +232,7 @@ class ManualScheduler:
             self._clock.advance(min(at_ms - self._clock.now_ms(), _HEARD_EVERY_MS))
             self._ticker.observe(self._clock.now_ms(), self._clock.monotonic_ms())
         self._clock.tell()
-        for run_id in self._deadlines.expire(at_ms):
-            self._endings.of(run_id, False, self._term)
+        self._runs.expire(at_ms, self._term)
 
     def _settle(self, work: bool, raises: bool) -> tuple[list[Fired], int]:
         """Fire, and work, until nothing is due at this instant. Return the fired runs, and the next time to check."""
@@ -263,7 +261,7 @@ class ManualScheduler:
                 self._delayed.move(self._term)
             elif not tick.has_more:
                 next_ms = min(_next_ms(tick, now_ms), delayed_ms, self._pauses.next_ms())
-                return self._pushes.fired(self._look(), self._encoder), next_ms
+                return self._runs.fired(self._encoder), next_ms
         raise ZschedError(f"{self.now.isoformat()}: after {_MOST_PASSES} passes there is still something due")
 
     def _filled(self, queues: Sequence[str]) -> Sequence[str]:
@@ -283,15 +281,9 @@ class ManualScheduler:
                     cursor = found.cursor if isinstance(found, Unblocked) else "0"
                 self._slots.step(self._term)
 
-    def _look(self) -> list[Change]:
-        """Return the pushes of runs since the last call; note their deadlines."""
-        pushes = self._pushes.new()
-        self._deadlines.note(change.run_id or "" for change in pushes)
-        return pushes
-
     def _ended(self, run_id: str, went_well: bool) -> Run:
-        self._look()  # a task may have pushed more
-        return self._endings.of(run_id, went_well, self._term)
+        self._runs.new()  # a task may have pushed more
+        return self._runs.ended(run_id, went_well, self._term)
 
     # -- end ------------------------------------------------------------------------------------------
 
@@ -302,7 +294,7 @@ class ManualScheduler:
                 self._delayed.release(self._term)
                 self._lease.release(self._term)
             self._wire.close()
-        self._worker.close()
+        self._workers.connection_pool.disconnect()
         self._link.pool.disconnect()
 
     def __enter__(self) -> Self:

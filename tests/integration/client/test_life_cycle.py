@@ -101,7 +101,7 @@ def test_resume_with_skip_tells_what_it_drops(client: Client, redis_client: redi
     assert [resumed.next_at] == list(client.preview("r", n=1, start=now))
     [(_, entry)] = redis_client.xrevrange(KEYS.log(), count=1)
     [passed] = passed_in(entry[b"r"].split(b" ")[-1].decode())
-    assert ("paused", first_ms, True) == (passed.why, passed.range.first_ms, passed.range.count > 10)
+    assert ("paused", first_ms, True) == (passed.why, passed.first_ms, passed.number > 10)
 
 
 def test_life_cycle_calls_with_unknown_ids_or_bad_options_are_refused(client: Client) -> None:

@@ -26,7 +26,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.options.forms import RateLimit
 from zsched.errors import RedisUnavailable
 from zsched.imports import rqjobs
-from zsched.imports.moving import Moving
+from zsched.imports.moving import Importing
 from zsched.imports.rqjobs import not_before
 
 pytestmark = pytest.mark.once
@@ -155,14 +155,14 @@ def test_an_import_reads_only_the_named_queues(zsched: Zsched, client: Client, q
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Call *act* right before the first jobs are taken from RQ."""
-    take = Moving._take
+    take = Importing._take
 
-    def take_after(self: Moving, page: Any) -> Any:
-        monkeypatch.setattr(Moving, "_take", take)
+    def take_after(self: Importing, page: Any) -> Any:
+        monkeypatch.setattr(Importing, "_take", take)
         act()
         return take(self, page)
 
-    monkeypatch.setattr(Moving, "_take", take_after)
+    monkeypatch.setattr(Importing, "_take", take_after)
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,12 @@ def test_a_job_that_changes_during_the_import_is_at_one_side_only(
 def test_an_interrupted_import_is_finished_by_the_next_import(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lose_the_connection(self: Moving, page: Any) -> None:
+    def lose_the_connection(self: Importing, page: Any) -> None:
         raise RedisUnavailable("the connection was lost")
 
     job = queue.enqueue_in(LATER, "app.tasks.remind")
     with monkeypatch.context() as broken:
-        broken.setattr(Moving, "_take", lose_the_connection)
+        broken.setattr(Importing, "_take", lose_the_connection)
         assert FAILED == zsched("import", "rq-scheduled").exit_code
     between = [one.id for one in client.list()], ScheduledJobRegistry(queue=queue).get_job_ids()
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from zsched.core.occurrences.outcomes import Outcome
-from zsched.core.occurrences.policy import Passed, Plan, Policy, Range
+from zsched.core.occurrences.policy import Passed, Plan, Policy
 from zsched.core.options.checked import CheckedOptions, policy_text
 from zsched.core.options.choices import CatchUp
 from zsched.core.triggers.cron import CRON
@@ -95,7 +95,7 @@ def test_a_remembered_next_time_that_has_passed_is_not_used() -> None:
 
     late = planner.plan([row], NOON + 2 * HOUR + 1).good[0][1].plan
 
-    coalesced = Passed(Outcome.COALESCED.word, Range(NOON, NOON + HOUR, 2))
+    coalesced = Passed(Outcome.COALESCED.word, NOON, NOON + HOUR, 2)
     assert fires(NOON + 2 * HOUR, NOON + 3 * HOUR, coalesced) == late
 
 
@@ -113,7 +113,7 @@ def test_a_remembered_plan_is_not_used_for_other_policies() -> None:
 
     late = planner.plan(rows, NOON + gap).good
 
-    missed = Plan(None, None, (Passed(Outcome.MISSED.word, Range(NOON, NOON, 1)),), NOON + DAY, NOON + DAY)
+    missed = Plan(None, None, (Passed(Outcome.MISSED.word, NOON, NOON, 1),), NOON + DAY, NOON + DAY)
     assert rows == [one for one, _ in late]
     assert [fires(NOON, NOON + DAY), fires(NOON, NOON + DAY), missed] == [one.plan for _, one in late]
 

@@ -107,7 +107,7 @@ class AdvanceEntry(ParsedEntry, kind="advance", whats=_ADVANCED, is_leaders=True
         for move in self.moves:
             words[move.word] += 1
             for one in move.passed:
-                words[one.why] += one.range.count
+                words[one.why] += one.number
             if move.outcome.is_pushed and move.nominal_ms is not None:
                 dues.append(move.nominal_ms + move.jitter_ms)
         return Counts(_happened(words), dues)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
@@ -264,7 +264,8 @@ class ParsedEntry:
     def _passed(self, id: str, passed: Iterable[Passed], **more: Any) -> Iterator[Change]:
         """Yield the changes of occurrences that are only recorded."""
         for one in passed:
-            yield from self._of_word(id, one.why, one.note, **more, **asdict(one.range))
+            times = {"first_ms": one.first_ms, "last_ms": one.last_ms, "count": one.number}
+            yield from self._of_word(id, one.why, one.note, **more, **times)
 
     def _key(self, run_id: str) -> RunKey | None:
         """Return the key of *run_id*; a malformed id is dropped and gives None."""
@@ -294,11 +295,7 @@ class RecordsEntry(ParsedEntry, kind=""):
     """An entry with a record in each row."""
 
     has_records = True
-
-    @once
-    def found(self) -> list[tuple[int, Record]]:
-        """Return the records, each with the place in the body where its ``job`` begins."""
-        raise NotImplementedError
+    found: once[list[tuple[int, Record]]]  # the records, each with the place in the body where its ``job`` begins
 
     def rows(self) -> Iterable[Record]:
         for number, (_, record) in enumerate(self.found):

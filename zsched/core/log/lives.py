@@ -81,7 +81,7 @@ class ResumeEntry(ParsedEntry, kind="resume", whats={What.RESUMED, What.SKIPPED,
     def changes(self) -> Iterator[Change]:
         past = frozenset(self.made_due())
         for row in self.resumed:
-            goes_on = not row.passed or row.due_ms != row.passed[0].range.first_ms
+            goes_on = not row.passed or row.due_ms != row.passed[0].first_ms
             yield from self._passed(row.id, row.passed)
             if goes_on and row.due_ms is not None:
                 ready_us = self.at_us if row.id in past else 0

@@ -60,10 +60,8 @@ class Backfill:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; the keys are stable."""
-        runs = [{"run_id": one.run_id, "nominal_at": iso(one.nominal_ms)} for one in self.runs]
-        others = {"start": iso(self.start_ms), "end": iso(self.end_ms), "dry_run": self.is_dry_run, "runs": runs}
         names = "schedule_id", "start", "end", "dry_run", "runs", "ran", "pending", "source"
-        return json_of(self, *names, **others)
+        return json_of(self, *names, start=iso(self.start_ms), end=iso(self.end_ms), dry_run=self.is_dry_run)
 
 
 def past_of(schedule: Schedule, start_ms: int, end_ms: int) -> tuple[Walk, int]:

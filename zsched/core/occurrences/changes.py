@@ -132,9 +132,7 @@ class Change:
 
     def shown_occurrence(self) -> dict[str, Any]:
         """Return the same with its run and facets; the keys are stable."""
-        facets = self.facets or NO_FACETS
-        of_schedule = {"func": facets.func or None, "queue": facets.queue or None, "tags": list(facets.tags)}
-        of_schedule |= {"owner": facets.owner or None, "name": facets.name or None}
+        of_schedule = json_of(self.facets or NO_FACETS, "func", "queue", "tags", "owner", "name")
         return self.shown() | of_schedule | {"run": self.run and self.run.to_dict(), "cursor": self.cursor}
 
     @classmethod

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.facets import NO_FACETS, Facets, question_number, question_text
-from zsched.core.model import Schedule, iso, seconds
+from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.future import Future, Spans
 from zsched.core.occurrences.outcomes import LEFT_OUT, OUTCOMES, What
@@ -190,25 +190,13 @@ class Timeline:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON. A span without a count is left out."""
-        bounds = self.spans.bounds
-        return {
-            "from": iso(bounds[0]),
-            "to": iso(bounds[-1]),
-            "bucket_s": seconds(self.spans.step_ms),
-            "now": iso(self.now_ms),
-            "buckets": self._shown(self.counts),
-            "rows": [
-                {"name": row.name, "is_once": row.is_once, "buckets": self._shown(row.counts)} for row in self.rows
-            ],
-            "more_rows": self.more_rows,
-            "reasons": [
-                {"outcome": outcome, "reason": reason, "count": number}
-                for (outcome, reason), number in self.reasons.most_common()
-            ],
-            "complete_since": iso(self.complete_since_ms),
-            "left_out": self.left_out,
-            "source": None if self.source is None else self.source.to_dict(),
-        }
+        bounds, shown = self.spans.bounds, self._shown
+        rows = [{"name": row.name, "is_once": row.is_once, "buckets": shown(row.counts)} for row in self.rows]
+        reasons = [{"outcome": word, "reason": why, "count": n} for (word, why), n in self.reasons.most_common()]
+        times = {"now": iso(self.now_ms), "complete_since": iso(self.complete_since_ms)}
+        names = "now", "buckets", "rows", "more_rows", "reasons", "complete_since", "left_out", "source"
+        counted = json_of(self, *names, **times, buckets=shown(self.counts), rows=rows, reasons=reasons)
+        return {"from": iso(bounds[0]), "to": iso(bounds[-1]), "bucket_s": seconds(self.spans.step_ms), **counted}
 
     def _shown(self, counts: list[Counter[str]]) -> list[dict[str, Any]]:
         return [

@@ -16,12 +16,11 @@ from typing import Any, Final, NamedTuple
 from zsched.core.model import After, At, Definition, Schedule, iso
 from zsched.core.occurrences.first_times import first
 from zsched.core.occurrences.future import Future, Spans
-from zsched.core.occurrences.planning import local_time
 from zsched.core.options.checked import CheckedOptions
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import with_calendars
-from zsched.core.triggers.zones import shown_zone
+from zsched.core.triggers.zones import local_time, shown_zone
 from zsched.core.wording import relative_text
 
 _AHEAD_MS: Final = 366 * 86_400_000

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, assert_never
 
 from zsched.core.clock import LAST_MS, Clock, from_ms
 from zsched.core.occurrences.outcomes import Outcome
-from zsched.core.occurrences.policy import Passed, Range, excluded, latest_due
+from zsched.core.occurrences.policy import Passed, excluded, latest_due
 from zsched.core.triggers.layers import NeverOpen, Trigger
 from zsched.core.triggers.spec import NO_CALENDARS, Anchor, Calendars, Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, check, due_of, lag_of, max_jitter_of, with_calendars
@@ -141,8 +141,8 @@ def after_missed(trigger: Trigger, nominal_ms: int, now_ms: int, id: str = "") -
     """
     last_ms = latest_due(trigger, nominal_ms, now_ms, id)
     next_ms = trigger.next_after(last_ms)
-    missed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
-    passed = Passed(Outcome.PAUSED.word, missed), *excluded(trigger, nominal_ms, next_ms)
+    missed = Passed(Outcome.PAUSED.word, nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
+    passed = missed, *excluded(trigger, nominal_ms, next_ms)
     until_ms = LAST_MS if next_ms is None else due_of(trigger, id, next_ms)
     return passed, _of(trigger, id, next_ms, due_of(trigger, id, last_ms), until_ms)
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.future import Expected, Future, SpanCounts, Spans
-from zsched.core.occurrences.simulation import Backlog, Simulation, for_json
+from zsched.core.occurrences.simulation import Backlog, Simulation
 from zsched.core.wording import duration_text, plural
 from zsched.errors import InvalidSchedule
 
@@ -104,16 +104,11 @@ class Forecast:
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON; the keys are stable."""
         names = "now_at", "schedules", "left_out", "is_cut", "by", "bucket_s", "moved_s", "has_more"
-        return {
-            "from": iso(self.start_ms),
-            "to": iso(self.end_ms),
-            **json_of(self, *names),
-            "occurrences": [one.to_dict() for one in self.occurrences],
-            "quiet": None if self.quiet is None else {"from": iso(self.quiet[0]), "to": iso(self.quiet[1])},
-            "durations_s": {func: seconds(ms) for func, ms in self.durations_ms.items()},
-            "loads": [for_json(one) | {"parts": [for_json(part) for part in one.parts]} for one in self.loads],
-            **{name: [for_json(one) for one in getattr(self, name)] for name in ("backlogs", "suggestions")},
-        }
+        found = "occurrences", "quiet", "durations_s", "loads", "backlogs", "suggestions"
+        quiet = None if self.quiet is None else {"from": iso(self.quiet[0]), "to": iso(self.quiet[1])}
+        durations_s = {func: seconds(ms) for func, ms in self.durations_ms.items()}
+        span = {"from": iso(self.start_ms), "to": iso(self.end_ms)}
+        return span | json_of(self, *names, *found, quiet=quiet, durations_s=durations_s)
 
 
 class Forecaster:

@@ -28,12 +28,10 @@ is in use. Each stays in the state until the leader records it, with the first o
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
@@ -45,7 +43,7 @@ from zsched.core.runs.run_id import RunId
 from zsched.core.triggers.layers import Trigger, unskipped
 from zsched.core.triggers.spec import NO_CALENDARS, Calendars, Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import build, delay_of, due_of, spec_of, with_calendars, with_skipped
-from zsched.core.triggers.zones import offset_s, resolve_local, zone
+from zsched.core.triggers.zones import local_time, offset_s, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
@@ -72,25 +70,11 @@ def occurrences(
     return [local_time(due_ms, place) for _, due_ms in islice(found, n)]
 
 
-def local_time(ms: int, place: ZoneInfo) -> datetime:
-    """Return an instant as local time in *place*; in UTC if it is beyond the year 9999 there."""
-    at = from_ms(ms)
-    with suppress(OverflowError):
-        return at.astimezone(place)
-    return at
-
-
-def nominal_of(spec: TriggerSpec, anchor_ms: int, due_ms: int) -> int:
-    """Return the nominal time of the occurrence due at *due_ms*: the latest, as jitter ends before the next one."""
-    nominal_ms = build(spec, anchor_ms).last_until(due_ms)
-    return due_ms if nominal_ms is None else nominal_ms
-
-
 def nominal_time(schedule: Schedule, due_ms: int) -> int:
-    """Return the nominal time of the occurrence of *schedule* that is due at *due_ms*, by its jitter."""
-    if schedule.trigger is None:
-        return due_ms if schedule.nominal_ms is None else schedule.nominal_ms
-    return nominal_of(schedule.trigger, schedule.anchor_ms or 0, due_ms)
+    """Return the nominal time of the occurrence that is due at *due_ms*: the latest, as jitter ends before the next."""
+    trigger = None if schedule.trigger is None else build(schedule.trigger, schedule.anchor_ms or 0)
+    nominal_ms = schedule.nominal_ms if trigger is None else trigger.last_until(due_ms)
+    return due_ms if nominal_ms is None else nominal_ms
 
 
 # -- by other rules of a zone ---------------------------------------------------------------------

@@ -7,7 +7,7 @@ only passed on here: the script that pushes decides whether the previous run is 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -76,20 +76,16 @@ class Policy:
 USUAL: Final = Policy()
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Consecutive occurrences with one outcome: first and last nominal time, and their number."""
-
-    first_ms: int
-    last_ms: int
-    count: int
-
-
 class Passed(NamedTuple):
-    """Occurrences that are recorded, not pushed. ``why``: the word of their ``Outcome``; ``note``: more, for people."""
+    """
+    Consecutive occurrences that are recorded, not pushed: first and last nominal time, and their number. ``why``: the
+    word of their ``Outcome``; ``note``: more, for people.
+    """
 
     why: str
-    range: Range
+    first_ms: int
+    last_ms: int
+    number: int
     note: str = ""
 
 
@@ -124,7 +120,7 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
     if nominal_ms in trigger.spec.skipped:
         return _plan(trigger, id, None, (), nominal_ms, nominal_ms)
     if (layer := excluding(trigger)) is not None and (closed := layer.closed.at(nominal_ms)) is not None:
-        excluded = Passed(Outcome.EXCLUDED.word, Range(nominal_ms, nominal_ms, 1), closed.why)
+        excluded = Passed(Outcome.EXCLUDED.word, nominal_ms, nominal_ms, 1, closed.why)
         return _plan(trigger, id, None, (excluded,), nominal_ms, nominal_ms)
     latest_ms = latest_due(trigger, nominal_ms, now_ms, id)
     if policy.catch_up is CatchUp.ALL:
@@ -151,7 +147,7 @@ def _plan(
         passed += excluded(trigger, last_ms, next_ms)
     if trigger.spec.skipped:
         by_hand = _skipped(unskipped(trigger), nominal_ms if next_ms is not None else LAST_MS)
-        passed = tuple(sorted((*passed, *by_hand), key=lambda one: one.range.first_ms))
+        passed = tuple(sorted((*passed, *by_hand), key=lambda one: one.first_ms))
     due_ms = None if fire_ms is None else due_of(trigger, id, fire_ms)
     return Plan(fire_ms, due_ms, passed, next_ms, None if next_ms is None else due_of(trigger, id, next_ms))
 
@@ -164,7 +160,7 @@ def excluded(trigger: Trigger, after_ms: int, until_ms: int | None) -> tuple[Pas
         rest, words = found[_MOST_EXCLUDED - 1 :], dict.fromkeys(one[3] for one in found[_MOST_EXCLUDED - 1 :])
         why = "; ".join(words) if len(words) <= _MOST_WORDS else f"{len(words)} reasons"
         found[_MOST_EXCLUDED - 1 :] = [(rest[0][0], rest[-1][1], sum(one[2] for one in rest), why)]
-    return tuple(Passed(Outcome.EXCLUDED.word, Range(first, last, count), why) for first, last, count, why in found)
+    return tuple(Passed(Outcome.EXCLUDED.word, first, last, count, why) for first, last, count, why in found)
 
 
 def _skipped(trigger: Trigger, until_ms: int) -> Iterator[Passed]:
@@ -174,7 +170,7 @@ def _skipped(trigger: Trigger, until_ms: int) -> Iterator[Passed]:
     """
     for at_ms in trigger.spec.skipped:
         if at_ms <= until_ms and trigger.has(at_ms):
-            yield Passed(Outcome.BY_HAND.word, Range(at_ms, at_ms, 1))
+            yield Passed(Outcome.BY_HAND.word, at_ms, at_ms, 1)
 
 
 def latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
@@ -219,14 +215,15 @@ def _passed(why: Outcome, trigger: Trigger, first_ms: int, until_ms: int, with_i
     if count <= 0:
         return ()
     last_ms = until_ms if with_it else trigger.last_until(until_ms - 1)
-    return (Passed(why.word, Range(first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count)),)
+    return (Passed(why.word, first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count),)
 
 
 def passed_text(passed: Iterable[Passed]) -> str:
     """Return ``<why>:<first ms>:<last ms>:<count>`` for each, some with ``:<note>``, by commas; - for none."""
-    found = []
-    for why, (first_ms, last_ms, count), note in ((one.why, astuple(one.range), one.note) for one in passed):
-        found.append(f"{why}:{first_ms}:{last_ms}:{count}{note and ':'}{note.translate(_ENCODED)}")
+    found = (
+        f"{why}:{first_ms}:{last_ms}:{number}{note and ':'}{note.translate(_ENCODED)}"
+        for why, first_ms, last_ms, number, note in passed
+    )
     return ",".join(found) or "-"
 
 
@@ -236,7 +233,7 @@ def passed_in(words: str) -> tuple[Passed, ...]:
         return ()
     parts = (one.split(":") for one in words.split(","))
     return tuple(
-        Passed(why, Range(int(first), int(last), int(count)), _decoded("".join(note)))
+        Passed(why, int(first), int(last), int(count), _decoded("".join(note)))
         for why, first, last, count, *note in parts
     )
 

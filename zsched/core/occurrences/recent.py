@@ -152,8 +152,7 @@ class RecentActivity:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        stretches = [stretch.to_dict() for stretch in self.stretches]
-        return json_of(self, "stretches", "is_cut", "rebuilt", "ahead", stretches=stretches)
+        return json_of(self, "stretches", "is_cut", "rebuilt", "ahead")
 
 
 class LogCounts:

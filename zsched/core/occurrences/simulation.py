@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict, deque
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
-from zsched.core.model import Schedule, iso, json_of, seconds
+from zsched.core.model import Schedule, iso, json_of
 from zsched.core.occurrences.future import Expected, Spans
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import Overlap, ScheduleState
@@ -65,9 +64,8 @@ class Simulated:
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
         numbers = {outcome.word: number for outcome, number in self.outcomes.items()}
-        return json_of(self.schedule, "id", "queue", "func") | {
-            "occurrences": self.number(), "outcomes": numbers, "waited_s": seconds(self.waited_ms), "open": self.open
-        }  # fmt: skip
+        own = json_of(self, "occurrences", "outcomes", "waited_s", "open", occurrences=self.number(), outcomes=numbers)
+        return json_of(self.schedule, "id", "queue", "func") | own
 
 
 @dataclass(slots=True, eq=False)
@@ -221,8 +219,3 @@ class Simulation:
         if one.id not in self.schedules:
             self.schedules[one.id] = Simulated(one)
         return self.schedules[one.id]
-
-
-def for_json(one: Any) -> dict[str, Any]:
-    """Return a named tuple for JSON: times as ISO 8601."""
-    return json_of(one, *(re.sub("_ms$", "_at", name) for name in one._fields))

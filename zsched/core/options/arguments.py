@@ -84,10 +84,11 @@ def check_run_id(run_id: object) -> str:
     return run_id
 
 
-def check_number(field: str, value: object, most: int, noun: str) -> int:
-    """Return *value* if it is a whole number of *noun* from 1 to *most*. Raises InvalidSchedule otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidSchedule(field, value, f"not a number of {noun}", f"give 1 to {most}")
+def check_number(field: str, value: object, most: int | None, noun: str, least: int = 1) -> int:
+    """Return *value* if it is a number of *noun* from *least* to *most*, if there is one. Raises InvalidSchedule."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= (most or value):
+        remedy = f"give a whole number from {least}" + (f" to {most}" if most else "")
+        raise InvalidSchedule(field, value, f"not a number of {noun}", remedy)
     return value
 
 

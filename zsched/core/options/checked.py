@@ -40,7 +40,9 @@ class CheckedOptions:
     policy: Policy = USUAL  # recurring
     jitter_ms: int = 0  # one-shots only: a recurring rule has its own jitter
     expires_ms: int | None = None  # a run that has not started this long after its due time does not run
-    done_by: str | None = None  # a run that has not succeeded by then has missed its deadline (core.triggers.done_by)
+    done_by: str | None = (
+        None  # a run that has not succeeded by then has missed its deadline (triggers.trigger.deadlines)
+    )
     rate_limit: RateLimit | None = None
     tags: tuple[str, ...] = ()
     owner: str | None = None

@@ -35,7 +35,6 @@ NO_TRIGGER: Final = "trigger"  # the field of the error for a schedule without a
 _RULE = ("starts", "ends", "count", "exclude", "on_excluded")
 
 SCHEDULE_OPTIONS = frozenset(OPTIONS)
-ENQUEUE_OPTIONS = FOR_ENQUEUE
 
 # Options that are checked by triggers, the payload's encoder and ``expanded``.
 _CHECKED_ELSEWHERE = (Stored.RULE, Stored.DATA)
@@ -82,9 +81,9 @@ def define(
 
 def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
     """Return the definition of a run that is pushed to its queue at once. Raises as ``define``."""
-    _refuse_unknown(options, ENQUEUE_OPTIONS)
+    _refuse_unknown(options, FOR_ENQUEUE)
     with blaming(options):
-        options = expanded(options, presets, ENQUEUE_OPTIONS)
+        options = expanded(options, presets, FOR_ENQUEUE)
         definition = _definition(func, options, fallback_id, Now())
         unique_ms = _unique_ms(options, definition)
         return replace(definition, unique_ms=unique_ms) if unique_ms else definition

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 from zsched.core.options.arguments import (
     LONGEST_S,
     check_id,
+    check_number,
     check_queue,
     check_tags,
     check_text,
@@ -27,10 +28,10 @@ from zsched.core.options.arguments import (
     seconds_to_ms,
 )
 from zsched.core.runs.run_id import ID
-from zsched.core.triggers.done_by import LOCAL_TIME
 from zsched.core.triggers.exclusions import MOST as MOST_EXCLUSIONS
 from zsched.core.triggers.exclusions import canonical
 from zsched.core.triggers.spec import Fold, Gap, OnExcluded
+from zsched.core.triggers.trigger import LOCAL_TIME
 from zsched.core.triggers.zones import zone
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
@@ -160,15 +161,8 @@ def duration_of(least_ms: int = 0, metavar: str = "DURATION") -> Form:
 
 def count_of(noun: str, most: int | None = None) -> Form:
     """Return the form of a whole number from 1, to *most* if given, which counts *noun*."""
-    schema, remedy = {"type": "integer", "minimum": 1}, "give a whole number from 1"
-    if most is not None:
-        schema, remedy = schema | {"maximum": most}, f"{remedy} to {most}"
-
-    def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= (most or value):
-            raise InvalidSchedule(name, value, f"not a number of {noun}", remedy)
-        return value
-
+    schema = {"type": "integer", "minimum": 1} | ({} if most is None else {"maximum": most})
+    check = partial(check_number, most=most, noun=noun)
     return Form("N", ValueType.NUMBER, schema, check, from_text=lambda text: check("", whole_number(text)))
 
 

@@ -82,33 +82,26 @@ def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = Tr
     Return the options of ``client.schedule`` that create *old*, without func; with args and kwargs only if *stored* has
     them. *stored*: options read from RQ's fields (``Encoder.options``). *with_trigger*: include the trigger.
     """
-    return {
+    spec = old.trigger
+    options: dict[str, Any] = {
         **old.arguments(),
         **stored,
         "id": old.id,
         "description": None if old.description == old.func else old.description,
-        **_rule(old, not with_trigger),
+        "tz": old.tz if spec is None else spec.tz,
     }
-
-
-def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:
-    """Return the options for the times of *old*; without the trigger itself if a new one is given."""
-    spec = old.trigger
     if spec is None:
-        if has_new_kind or old.nominal_ms is None:
-            return {"tz": old.tz}
-        return {"tz": old.tz, "at": from_ms(old.nominal_ms)}
-    bounds: dict[str, Any] = {
-        "tz": spec.tz,
+        return options if old.nominal_ms is None or not with_trigger else options | {"at": from_ms(old.nominal_ms)}
+    options |= {
         "starts": None if spec.starts_ms is None else from_ms(spec.starts_ms),
         "ends": None if spec.ends_ms is None else from_ms(spec.ends_ms),
         "fold": spec.fold,
         "exclude": spec.exclude or None,
         "on_excluded": spec.on_excluded,
     }
-    if has_new_kind:
-        return bounds
-    return bounds | {spec.kind.name: spec.kind.to_option(spec.expr), "gap": spec.gap, "count": spec.count}
+    if with_trigger:
+        options |= {spec.kind.name: spec.kind.to_option(spec.expr), "gap": spec.gap, "count": spec.count}
+    return options
 
 
 def is_same(one: Any, other: Any) -> bool:

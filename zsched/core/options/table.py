@@ -181,23 +181,6 @@ class _RunOptions(TypedDict, total=False):
         "Return only when an archive has the change on its disk.", forms.BOOLEAN, group=Group.CHANGED)]
 
 
-class _ConditionOptions(TypedDict, total=False):
-    """Conditions of a change."""
-
-    allow_past: Annotated[bool, Option(
-        "Accept a time that has passed: it runs at once.", forms.BOOLEAN, group=Group.TIME)]
-    if_version: Annotated[str | None, Option(
-        "Change it only if it has this version (show); else nothing is written.", forms.VERSION, group=Group.CHANGED)]
-
-
-class _EnabledOptions(TypedDict, total=False):
-    """A put's choice for a schedule that is paused, or is to be: ``pause`` and ``resume`` are for later changes."""
-
-    enabled: Annotated[bool | None, Option(
-        "Fire or be paused; default: unchanged, and a new one fires.", forms.BOOLEAN, off="--disabled",
-        elsewhere="paused disabled", group=Group.CHANGED)]
-
-
 class _IdOptions(TypedDict, total=False):
     """Options that an update cannot change."""
 
@@ -215,21 +198,26 @@ class _UniqueOptions(TypedDict, total=False):
         forms.duration_of(least_ms=1), elsewhere="period deduplication", group=Group.CHANGED)]
 
 
+class _TimedOptions(_OnceOptions, RuleOptions, _CallOptions, _PlaceOptions, _ScheduleOnly, _RunOptions, total=False):
+    """All options that an update can change; the last ones are conditions of a change."""
+
+    allow_past: Annotated[bool, Option(
+        "Accept a time that has passed: it runs at once.", forms.BOOLEAN, group=Group.TIME)]
+    if_version: Annotated[str | None, Option(
+        "Change it only if it has this version (show); else nothing is written.", forms.VERSION, group=Group.CHANGED)]
+
+
+class ScheduleOptions(_IdOptions, _TimedOptions, total=False):
+    """Options of ``client.schedule``: all of them. ``pause`` and ``resume`` are for later changes of ``enabled``."""
+
+    enabled: Annotated[bool | None, Option(
+        "Fire or be paused; default: unchanged, and a new one fires.", forms.BOOLEAN, off="--disabled",
+        elsewhere="paused disabled", group=Group.CHANGED)]
 # fmt: on
 
 
 class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, _UniqueOptions, total=False):
     """Options of ``client.enqueue``, besides the call."""
-
-
-class _TimedOptions(
-    _OnceOptions, RuleOptions, _CallOptions, _PlaceOptions, _ScheduleOnly, _RunOptions, _ConditionOptions, total=False
-):
-    """All options that an update can change."""
-
-
-class ScheduleOptions(_IdOptions, _TimedOptions, _EnabledOptions, total=False):
-    """Options of ``client.schedule``: all of them."""
 
 
 class ScheduleRow(ScheduleOptions, total=False):

@@ -93,8 +93,9 @@ class Branch:
         """Add an entry, in any order, and return the schedule ids that it changed. Raises UnknownEntry."""
         if end := EndEntry.of(entry):
             with reading(entry):
-                rows = zip(end.run_rows, end.ended_runs(), strict=True)
-                return {self._end(key, run.started_ms or 0) for (key, _, _), run in rows}
+                for (key, _, _), run in zip(end.run_rows, end.ended_runs(), strict=True):
+                    self._began[key] = max(run.started_ms or 0, self._began.get(key, 0))
+                return {id for (id, _), _, _ in end.run_rows}
         restore, touched = RestoreEntry.of(entry), set[str]()
         for key, t_us in touches(entry, run_suffix):
             self._touched[key] = max(self._touched.get(key, 0), t_us if restore else _FOR_GOOD)
@@ -115,10 +116,6 @@ class Branch:
         """Forget the rows that ``take`` added."""
         self._untold.clear()
         self._taken.clear()
-
-    def _end(self, key: Key, started_ms: int) -> str:
-        self._began[key] = max(started_ms, self._began.get(key, 0))
-        return key[0]
 
     def ran_again(self, over: Record, run: Run) -> bool:
         """Return True if a worker began the run *over* after that start, and it ended here without a push."""

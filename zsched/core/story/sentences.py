@@ -8,18 +8,17 @@ worker's clock.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from zsched.core.clock import clamped_ms, from_ms
-from zsched.core.occurrences.changes import BACKFILL, RUN_OVER, Change, run_that_ended
+from zsched.core.clock import clamped_ms
+from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, RUN_OVER, Change, run_that_ended
 from zsched.core.occurrences.outcomes import WAITS_FOR, Outcome, What
 from zsched.core.runs.attempts import Attempt
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.triggers.zones import has_zone, shown_zone
+from zsched.core.triggers.zones import has_zone, local_time, shown_zone
 from zsched.core.wording import rough_duration
 
 CREATED: Final = "created"  # the context of a put
@@ -33,7 +32,7 @@ def sentence(change: Change, tz: str, context: str = "") -> str:
     lateness.
     """
     told = _BY_REASON.get(change.what, {}).get(change.why) or _SENTENCES[change.what]
-    return told(change, tz, context) if callable(told) else told.format(change, **_parts(change, tz))
+    return told(change, tz, context) if callable(told) else told.format(change, **_parts(change, tz, context))
 
 
 def told_together(changes: Iterable[Change]) -> Iterator[Change]:
@@ -80,9 +79,7 @@ def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     the zone, and the text says so. Values out of range, which only another writer leaves, are limited to the years
     1970 to 9999.
     """
-    at = from_ms(clamped_ms(ms))
-    with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
-        at = at.astimezone(shown_zone(tz))
+    at = local_time(clamped_ms(ms), shown_zone(tz))
     text = at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
     return text if has_zone(tz) else f"{text} (zone unknown here)"
 
@@ -111,26 +108,14 @@ def _put(change: Change, tz: str, context: str) -> str:
 
 def _found(change: Change, tz: str, _: str) -> str:
     when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
-    if change.why == "open":
-        return f"found in Redis: run {change.run_id} was not over; earlier history is not in this archive"
     place = _PLACES.get(change.why, change.why)
     return f"found in Redis ({place}{when}): earlier history is not in this archive"
-
-
-def _paused(change: Change, tz: str, _: str) -> str:
-    until = "" if change.next_ms is None else f" until {_at(change.next_ms, tz)}"
-    return f"paused{_by(change)}{until}" + (f': "{change.why}"' if change.why else "")
 
 
 def _resumed(change: Change, tz: str, _: str) -> str:
     has_passed = change.nominal_ms is not None and change.nominal_ms * 1000 <= change.at_us
     asked = f", as {change.why} had asked" if change.why else _by(change)
     return f"resumed{asked}; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
-
-
-def _skip_asked(change: Change, tz: str, _: str) -> str:
-    verb = "will skip" if change.what is What.SKIP_ASKED else "will not skip"
-    return f"{verb} {_at(change.nominal_ms, tz)}, asked{_by(change)}" + (f': "{change.why}"' if change.why else "")
 
 
 def _fired(change: Change, tz: str, context: str) -> str:
@@ -146,28 +131,14 @@ def _fired(change: Change, tz: str, context: str) -> str:
     return f"fired{for_when}, {rough_duration(late_ms)} late{reason}; run {change.run_id}{mark}"
 
 
-def _enqueued(change: Change, tz: str, _: str) -> str:
-    if change.why == BACKFILL:
-        asked = f"{_by(change)}:" if change.by else ""
-        return f"backfilled{asked} {_which(change, tz)}" + (f"; run {change.run_id}" if change.run_id else "")
-    if change.why:  # RUN_NOW
-        return f"{change.why}{_asked(change)}; run {change.run_id}"
-    return f"enqueued{_by(change)}; run {change.run_id}"
-
-
-def _asked(change: Change) -> str:
-    return f", asked{_by(change)}" if change.by else ", on request"
-
-
-def _expired(change: Change, tz: str, context: str) -> str:
-    late = rough_duration(max(change.late_ms or 0.0, 0.0))
-    reason = f": {context}" if context else ""
-    return f"expired: {_which(change, tz)} was {late} late, more than expires_after allows{reason}"
-
-
 def _backfilled(change: Change) -> str | None:
     """Return the schedule of a backfilled occurrence; None for any other change."""
     return change.id if change.what is What.ENQUEUED and change.why == BACKFILL else None
+
+
+def _backfill(change: Change, tz: str, _: str) -> str:
+    asked = f"{_by(change)}:" if change.by else ""
+    return f"backfilled{asked} {_which(change, tz)}" + (f"; run {change.run_id}" if change.run_id else "")
 
 
 def _skipped(change: Change, tz: str, context: str) -> str:
@@ -175,11 +146,6 @@ def _skipped(change: Change, tz: str, context: str) -> str:
     reason = f": {context}" if context else ""
     without = f", and was resumed without it{_by(change)}" if change.by and change.why == Outcome.PAUSED.reason else ""
     return f"skipped {which}: {reason_text(change)}{without}{reason}"
-
-
-def _coalesced(change: Change, tz: str, context: str) -> str:
-    favour = _at(change.nominal_ms, tz)
-    return f"left out {_range(change, tz)} in favour of {favour}: {context or 'all had passed by then'}"
 
 
 def _duplicate(change: Change, tz: str, context: str) -> str:
@@ -199,20 +165,21 @@ def _run_ended(change: Change, tz: str, _: str) -> str:
 
 
 # The sentence on a change, {0}, with its ``_parts``; or the function that makes it.
-_SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
+_Told = str | Callable[[Change, str, str], str]
+_SENTENCES: Final[dict[What, _Told]] = {
     What.PUT: _put,
     What.FOUND: _found,
-    What.PAUSED: _paused,
+    What.PAUSED: "paused{by}{until}{noted}",
     What.RESUMED: _resumed,
-    What.SKIP_ASKED: _skip_asked,
-    What.SKIP_TAKEN_BACK: _skip_asked,
+    What.SKIP_ASKED: "will skip {nominal}, asked{by}{noted}",
+    What.SKIP_TAKEN_BACK: "will not skip {nominal}, asked{by}{noted}",
     What.REPLANNED: "its zone's rules changed ({0.why}): next {next} instead of {nominal}",
     What.FIRED: _fired,
-    What.ENQUEUED: _enqueued,
+    What.ENQUEUED: "enqueued{by}; run {0.run_id}",
     What.RETRIED: "retry of {0.why}{asked}; run {0.run_id}",
     What.SKIPPED: _skipped,
-    What.EXPIRED: _expired,
-    What.COALESCED: _coalesced,
+    What.EXPIRED: "expired: {which} was {late} late, more than expires_after allows{because}",
+    What.COALESCED: "left out {range} in favour of {nominal}: {passed}",
     What.EXCLUDED: "excluded {range} {0.why}",
     What.DUPLICATE: _duplicate,
     What.DEADLINE_MISSED: "missed its deadline {next}: {which} {0.why}",
@@ -234,7 +201,9 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.UNKNOWN: "{0.why}: {which} had this outcome, which this zsched does not know",
 }
 # The same for some of its reasons.
-_BY_REASON: Final[dict[What, dict[str, str]]] = {
+_BY_REASON: Final[dict[What, dict[str, _Told]]] = {
+    What.FOUND: {"open": "found in Redis: run {0.run_id} was not over; earlier history is not in this archive"},
+    What.ENQUEUED: {BACKFILL: _backfill, RUN_NOW: "{0.why}{asked}; run {0.run_id}"},
     What.REPLANNED: {"calendars": "a calendar changed: next {next} instead of {nominal}"},
     What.RUN_AGAIN: {"": "run {0.run_id}: its worker died: pushed again, attempt {0.count}"},
     What.RESTORED: {
@@ -262,14 +231,19 @@ _ENDS: Final = {
 # -- parts of a line ----------------------------------------------------------------------------------
 
 
-def _parts(change: Change, tz: str) -> dict[str, str]:
+def _parts(change: Change, tz: str, context: str) -> dict[str, str]:
     """Return the parts of *change* that a sentence may have besides its attributes."""
     return {
         "by": _by(change),
-        "asked": _asked(change),
+        "asked": f", asked{_by(change)}" if change.by else ", on request",
         "nominal": _at(change.nominal_ms, tz),
         "due": "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}",
         "next": _at(change.next_ms, tz),
+        "until": "" if change.next_ms is None else f" until {_at(change.next_ms, tz)}",
+        "noted": f': "{change.why}"' if change.why else "",
+        "late": rough_duration(max(change.late_ms or 0.0, 0.0)),
+        "because": f": {context}" if context else "",
+        "passed": context or "all had passed by then",
         "which": _which(change, tz),
         "range": _range(change, tz),
     }

@@ -99,6 +99,9 @@ class CronRule(WallRule):
         return ((_matching_days(self.days, year.number), self.times),)
 
 
+_times: Final = lru_cache(maxsize=4096)(Times)
+
+
 @lru_cache(maxsize=65_536)
 def cron_rule(expr: str) -> CronRule:
     """Return the rule of an expression that its kind accepted. Equal expressions share one rule."""
@@ -201,11 +204,6 @@ def _number(place: _Place, text: str) -> int:
     ((value, *_), _) = _expand(place, text)
     assert isinstance(value, int)  # a number or a name, by the form of a range
     return 7 if place is _WEEKDAY and text.isdigit() and int(text) == 7 else value
-
-
-@lru_cache(maxsize=4096)
-def _times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> Times:
-    return Times(hours, minutes, seconds)
 
 
 @lru_cache(maxsize=8192)

@@ -82,9 +82,7 @@ class _EveryKind(TriggerKind):
             raise InvalidSchedule(self.name, value, "not a positive interval", DURATION_REMEDY)
         if ms > LONGEST_MS:
             raise InvalidSchedule(self.name, value, "longer than 100 years", "the unit is seconds")
-        if ms < 1 - _NOISE:
-            raise InvalidSchedule(self.name, value, "shorter than a millisecond", "0.001 is the least")
-        whole = round(ms)
+        whole = max(round(ms), 1)
         if abs(ms - whole) > _NOISE:
             raise InvalidSchedule(self.name, value, "not whole milliseconds", f"the nearest is {Decimal(whole) / 1000}")
         return str(whole), None

@@ -14,6 +14,7 @@ over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves 
 """
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final, TypedDict
 
+from zsched.core.clock import LAST_MS
 from zsched.core.options.arguments import LONGEST_S, check_text
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -30,7 +32,7 @@ from zsched.core.triggers.layers import Bounded, NeverOpen, OpenTrigger, Trigger
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Calendars, Fold, Gap, OnExcluded, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import FLOOR_S, HORIZON_S
-from zsched.core.wording import alternatives
+from zsched.core.wording import alternatives, parse_duration
 from zsched.errors import InvalidSchedule, TriggerError
 
 KINDS: Final[tuple[TriggerKind, ...]] = (EVERY, CRON, RRULE)
@@ -47,6 +49,7 @@ class KindOptions(TypedDict, total=False):
 RULES: Final = tuple(kind.name for kind in KINDS)
 GIVE_A_RULE: Final = f"give {alternatives(RULES)}"  # a remedy: "give every, cron or rrule"
 
+LOCAL_TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")  # of ``done_by``
 _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 
 
@@ -205,3 +208,25 @@ def lag_of(id: str, nominal_ms: int, max_jitter_ms: int) -> int:
 def delay_of(id: str, most_ms: int) -> int:
     """Return the delay of one-shot *id* with jitter *most_ms*: from 0 to *most_ms*, it depends on *id* only."""
     return int.from_bytes(blake2b(id.encode(), digest_size=8).digest(), "big") % (most_ms + 1)
+
+
+# -- deadlines ------------------------------------------------------------------------------------
+#
+# The option ``done_by`` is a text: a local time (``06:00``), which means the first such time after the occurrence's
+# nominal time, or a duration (``30m``) after that. A local time follows the rules of a daily cron schedule: one that is
+# skipped when clocks go forward is the next valid time, and of one that is repeated the first counts.
+
+
+@lru_cache(maxsize=1000)
+def deadlines(done_by: str, tz: str) -> Callable[[int], int]:
+    """
+    Return the function from the nominal time of an occurrence to its deadline: the instant by which its run has to have
+    succeeded. Raises InvalidSchedule, ValueError: another program wrote *done_by* or *tz*.
+    """
+    if not LOCAL_TIME.fullmatch(done_by):
+        ms = round(parse_duration(done_by).total_seconds() * 1000)
+        return lambda nominal_ms: min(nominal_ms + ms, LAST_MS)
+    hour, minute, second = (*map(int, done_by.split(":")), 0)[:3]
+    expr, _ = CRON.parse(f"{second} {minute} {hour} * * *", tz)
+    daily = build(TriggerSpec(kind=CRON, expr=expr, tz=tz, gap=CRON.gap), 0)
+    return lambda nominal_ms: daily.next_after(nominal_ms) or LAST_MS

@@ -12,7 +12,7 @@ Monday to 6 = Sunday. Times of day are a set, too: every combination of some hou
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from calendar import isleap
+from calendar import monthrange
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -82,7 +82,6 @@ LAST_YEAR: Final = date.max.year
 
 CYCLE_YEARS: Final = 400  # the Gregorian calendar repeats: 146,097 days, which are whole weeks
 
-_LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _ROOM: Final = 366 + 7  # bits of a comb: a year, and a week across its end
 
 
@@ -123,7 +122,7 @@ class Year(NamedTuple):
 @lru_cache(maxsize=2048)
 def shape(year: int) -> Year:
     """The shape of *year*, FIRST_YEAR to LAST_YEAR."""
-    lengths = [days + (month == 2 and isleap(year)) for month, days in enumerate(_LENGTHS, start=1)]
+    lengths = [monthrange(year, month)[1] for month in range(1, 13)]
     starts = [sum(lengths[:index]) for index in range(12)]
     first = date(year, 1, 1).toordinal() - EPOCH_ORDINAL
     length = sum(lengths)

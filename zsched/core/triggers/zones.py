@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
-from zsched.core.clock import LAST_MS, to_ms
+from zsched.core.clock import LAST_MS, from_ms, to_ms
 from zsched.core.triggers.spec import Fold, Gap
 from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule, UnknownZone
@@ -149,6 +149,14 @@ def has_zone(name: object) -> bool:
 def shown_zone(name: str) -> ZoneInfo:
     """Return the zone in which times of a stored schedule are shown: UTC if this machine lacks the zone *name*."""
     return ZoneInfo(name if has_zone(name) else "UTC")
+
+
+def local_time(ms: int, place: ZoneInfo) -> datetime:
+    """Return an instant as local time in *place*; in UTC if it is beyond the year 9999 there."""
+    at = from_ms(ms)
+    with suppress(OverflowError):
+        return at.astimezone(place)
+    return at
 
 
 def lack_of(name: str) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.breadth import pairs
 from zsched.core.clock import LAST_MS, to_ms
 from zsched.core.occurrences.first_times import Bracket, after_missed, first
-from zsched.core.occurrences.policy import Passed, Range
+from zsched.core.occurrences.policy import Passed
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
@@ -103,7 +103,7 @@ def test_the_server_sets_the_phase_of_an_interval_which_has_no_first_time_after_
 
 
 def missed(first_ms: int, last_ms: int, count: int) -> tuple[Passed, ...]:
-    return (Passed("paused", Range(first_ms, last_ms, count)),)
+    return (Passed("paused", first_ms, last_ms, count),)
 
 
 def test_excluded_occurrences_until_the_next_one_are_recorded_with_missed_ones() -> None:
@@ -111,7 +111,7 @@ def test_excluded_occurrences_until_the_next_one_are_recorded_with_missed_ones()
 
     passed, plan = after_missed(build(spec, NOON), NOON + 300_000, NOON + HOUR // 2 - 1)
 
-    excluded = Passed("excluded", Range(NOON + HOUR // 2, NOON + HOUR - 300_000, 6), "12:30-13:00")
+    excluded = Passed("excluded", NOON + HOUR // 2, NOON + HOUR - 300_000, 6, "12:30-13:00")
     assert (*missed(NOON + 300_000, NOON + HOUR // 2 - 300_000, 5), excluded) == passed
     assert str(NOON + HOUR) == plan.next
 

@@ -6,8 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.builders.schedules import schedule
 from zsched.core.clock import to_ms
-from zsched.core.occurrences.planning import nominal_of, occurrences
+from zsched.core.occurrences.planning import nominal_time, occurrences
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.spec import TriggerSpec
@@ -60,8 +61,8 @@ def test_a_preview_with_jitter_lists_due_times() -> None:
 
     assert _dues("a") == found
     assert found != [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "b")]
-    assert HOURS == [nominal_of(HOURLY, 0, due_ms) for due_ms in found]
-    assert HOURS[1] == nominal_of(replace(HOURLY, jitter_ms=0), 0, HOURS[1])
+    assert HOURS == [nominal_time(schedule(trigger=HOURLY, anchor_ms=0), due_ms) for due_ms in found]
+    assert HOURS[1] == nominal_time(schedule(trigger=replace(HOURLY, jitter_ms=0), anchor_ms=0), HOURS[1])
 
 
 FIRST_DUE, SECOND_DUE, *_ = _dues("a")

@@ -17,7 +17,6 @@ from zsched.core.occurrences.policy import (
     Passed,
     Plan,
     Policy,
-    Range,
     latest_due,
     passed_in,
     passed_text,
@@ -50,7 +49,7 @@ MINUTELY = TriggerSpec(CRON, "* * * * *")
 def _plan(fire: int | None, next: int | None, *passed: tuple[str, int, int, int]) -> Plan:
     """Return the expected plan of a minutely rule without jitter; times in minutes after T0."""
     fire_ms, next_ms = (None if at is None else T0 + at * MINUTE for at in (fire, next))
-    told = tuple(Passed(why, Range(T0 + a * MINUTE, T0 + b * MINUTE, count)) for why, a, b, count in passed)
+    told = tuple(Passed(why, T0 + a * MINUTE, T0 + b * MINUTE, count) for why, a, b, count in passed)
     return Plan(fire_ms, fire_ms, told, next_ms, next_ms)
 
 
@@ -136,7 +135,7 @@ def test_a_promised_occurrence_that_is_too_old_is_missed_and_earlier_ones_stay_d
 
     planned = plan(trigger, promised_ms, now_ms, Policy(ALL, catch_up_window_ms=0), id)
 
-    assert (after, (Passed(M, Range(promised_ms, promised_ms, 1)),)) == (planned.fire_ms, planned.passed)
+    assert (after, (Passed(M, promised_ms, promised_ms, 1),)) == (planned.fire_ms, planned.passed)
 
 
 def _jittered(id: str, jitter_ms: int = HOUR - 1, spec: TriggerSpec | None = None) -> tuple[Trigger, int]:
@@ -158,7 +157,7 @@ def test_the_lateness_of_an_occurrence_counts_from_its_due_time(catch_up: CatchU
 
     due_ms, next_due_ms = T0 + HOUR + delay_ms, due_of(trigger, id, T0 + 2 * HOUR)
     on_time = Plan(T0 + HOUR, due_ms, (), T0 + 2 * HOUR, next_due_ms)
-    missed = Plan(None, None, (Passed(M, Range(T0 + HOUR, T0 + HOUR, 1)),), T0 + 2 * HOUR, next_due_ms)
+    missed = Plan(None, None, (Passed(M, T0 + HOUR, T0 + HOUR, 1),), T0 + 2 * HOUR, next_due_ms)
     assert [on_time, on_time, missed] == found
 
 
@@ -170,7 +169,7 @@ def test_the_catch_up_window_counts_from_the_due_time(late_ms: int, first_ms: in
 
     planned = plan(trigger, T0 + HOUR, due_ms + 9 * HOUR + late_ms, Policy(ALL, 9 * HOUR), "a")
 
-    missed = Passed(M, Range(T0 + HOUR, first_ms - HOUR, first_ms // HOUR - T0 // HOUR - 1))
+    missed = Passed(M, T0 + HOUR, first_ms - HOUR, first_ms // HOUR - T0 // HOUR - 1)
     assert (first_ms, (missed,)) == (planned.fire_ms, planned.passed)
 
 
@@ -225,10 +224,10 @@ def test_every_occurrence_has_exactly_one_outcome(spec: TriggerSpec, policy: Pol
     while nominal_ms is not None and due_ms is not None and due_ms <= now_ms:
         planned = plan(trigger, nominal_ms, now_ms, policy, "a")
         for one in planned.passed:
-            assert trigger.next_after(last_ms) == one.range.first_ms <= one.range.last_ms
-            assert one.range.count == trigger.count_between(one.range.first_ms - 1, one.range.last_ms)
-            outcomes[one.why] += one.range.count
-            last_ms = one.range.last_ms
+            assert trigger.next_after(last_ms) == one.first_ms <= one.last_ms
+            assert one.number == trigger.count_between(one.first_ms - 1, one.last_ms)
+            outcomes[one.why] += one.number
+            last_ms = one.last_ms
         if planned.fire_ms is not None:
             assert trigger.next_after(last_ms) == planned.fire_ms
             assert due_of(trigger, "a", planned.fire_ms) == planned.due_ms
@@ -263,7 +262,7 @@ def test_catching_up_a_year_of_seconds_asks_the_trigger_few_times(policy: Policy
 
     planned = plan(trigger, T0 + SECOND, T0 + year, policy, "a")
 
-    seconds = sum(one.range.count for one in planned.passed)
+    seconds = sum(one.number for one in planned.passed)
     fire_ms = (planned.next_ms or 0) - SECOND
     assert (fire_ms - T0) // SECOND == seconds + (planned.fire_ms is not None)
     assert seconds >= year // SECOND - 1001
@@ -276,7 +275,7 @@ def test_catching_up_centuries_asks_the_trigger_at_most_ten_times() -> None:
     planned = plan(trigger, T0 + 1, T0 + 300 * 365 * DAY)
 
     [passed] = planned.passed
-    assert passed.range.count == (planned.fire_ms or 0) - passed.range.first_ms
+    assert passed.number == (planned.fire_ms or 0) - passed.first_ms
     assert len(trigger.method_calls) <= 10
 
 
@@ -329,7 +328,7 @@ def test_a_policy_text_that_zsched_did_not_write_is_refused(text: str) -> None:
 
 def test_a_note_of_excluded_occurrences_is_read_as_it_was_written() -> None:
     notes = "calendar kr: 추석, 100%: 25% off", "Sat,Sun; 22:00-07:00", "%20", ""
-    passed = tuple(Passed("excluded", Range(1, 2, 3), note) for note in notes)
+    passed = tuple(Passed("excluded", 1, 2, 3, note) for note in notes)
 
     assert " " not in passed_text(passed)
     assert passed == passed_in(passed_text(passed))

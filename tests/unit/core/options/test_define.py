@@ -12,9 +12,9 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import After, At, Now
 from zsched.core.options.arguments import check_id, check_queue, seconds_to_ms
 from zsched.core.options.choices import IfExists, OnLost, OnUncertain, Priority
-from zsched.core.options.define import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
+from zsched.core.options.define import SCHEDULE_OPTIONS, define, define_now, define_trigger
 from zsched.core.options.forms import ValueType
-from zsched.core.options.table import options_taking
+from zsched.core.options.table import FOR_ENQUEUE, options_taking
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
@@ -133,7 +133,7 @@ TIMES = ["at", "after", "every", "cron", "rrule", "tz", "starts", "allow_past", 
 
 @pytest.mark.parametrize("name", [*TIMES, "pause_after_failures"])
 def test_enqueue_takes_no_time_and_no_option_of_rules(name: str) -> None:
-    assert name in SCHEDULE_OPTIONS - ENQUEUE_OPTIONS
+    assert name in SCHEDULE_OPTIONS - FOR_ENQUEUE
     with pytest.raises(InvalidSchedule, match=f"^{name}=.*no such option here"):
         define_now("app.task", {name: None}, "made-up")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.triggers.done_by import deadlines
+from zsched.core.triggers.trigger import deadlines
 
 ZONES = ("America/New_York", "Europe/Berlin", "Asia/Seoul", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca")
 DAY_MS = 86_400_000
