@@ -33,7 +33,6 @@ from zsched.storage.keys import keys_of
 from zsched.storage.lease import Seats
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +70,7 @@ def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = Non
 
             daemon = Daemon(settings, link, clock, supervisor, child.meter, health, reload_all, child.watch, id)
             child.wake, child.end = daemon.wake, daemon.stop
-            reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
+            reader = Reader.by_settings(settings, link)
             line = StatusLine(supervisor, reader, health, daemon.id)
             if (impatience := supervisor.impatience(link.timeout_s)) is not None:
                 log.warning("watchdog_too_short", reason=impatience)

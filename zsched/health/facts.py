@@ -44,7 +44,6 @@ from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues, stalled_queues
 from zsched.storage.reader import Reader
 from zsched.storage.rights import Role
-from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 from zsched.storage.workers import SlotWaits, slot_waits
 
@@ -143,7 +142,7 @@ class Probe:
     @cached_property
     def reader(self) -> Reader:
         """The reader of the namespace."""
-        return Reader(self.link, self.keys, Encoder(self.settings.rq.serializer))
+        return Reader.by_settings(self.settings, self.link)
 
     @cached_property
     def recent(self) -> RecentActivity:

@@ -20,10 +20,12 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import SILENT_MS, DaemonRole, Overview
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 from zsched.storage.shell import Shell
 
 NEXT: Final = 10  # schedules that fire next
+_OF_NEXT: Final = ("id", "next_at", "kind", "func", "queue", "priority")
+_OF_AUDIT: Final = ("at", "checked", "alarms", "repaired")
+_OF_ARCHIVE: Final = (*("id", "host", "path", "state", "position", "behind", "complete_since", "told_at", "trouble"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,7 @@ class StatusView:
         """Return a form for JSON. It always has every key."""
         overview, recent, queues = self.facts.overview, self.facts.recent, self.facts.queues
         return {
-            "namespace": self.namespace,
-            "redis": self.redis,
+            **json_of(self, "namespace", "redis"),
             "healthy": self.verdict.is_healthy,
             "problems": [problem.text for problem in self.verdict.problems],
             "alarms": [_finding(problem) for problem in self.verdict.problems],
@@ -81,28 +82,27 @@ class StatusView:
             "unheard": None if isinstance(queues, QueuesUnknown) else [one.to_dict() for one in queues.unheard],
             "suspended": None if isinstance(queues, QueuesUnknown) else queues.is_suspended,
             **json_of(overview, "recurring", "paused", "quarantined"),
-            "troubled": overview.troubles.to_dict(),
-            "log_length": overview.log_length,
+            **json_of(overview, "troubled", "log_length", troubled=overview.troubles.to_dict()),
             "hold_until": iso(overview.hold_ms or None),
             "recent": recent.to_dict(),
             "failures": [failure.to_dict() for failure in recent.failures],
             "known_failures": [one.to_dict() for one in self.facts.known],
-            "next": None if self.next is None else [_next(schedule) for schedule in self.next],
+            "next": None if self.next is None else [json_of(schedule, *_OF_NEXT) for schedule in self.next],
             "archives": [_archive(report, overview) for report in overview.known_archives],
             "sinks": [sink.to_dict() for sink in overview.sinks],
-            "audit": None if self.audit is None else _audit(self.audit),
+            "audit": self.audit and json_of(self.audit, *_OF_AUDIT, at=iso(self.audit.at_ms)),
         }
 
 
 def looking(settings: Settings, link: Link) -> Callable[[], StatusView]:
     """Return a function that reads Redis over *link* at each call. It raises RedisUnavailable, RedisRefused."""
-    keys, serializer = keys_of(settings), settings.rq.serializer
-    reader = Reader(link, keys, Encoder(serializer))
+    reader = Reader.by_settings(settings, link)
+    shell = Shell(link, settings.rq.serializer, keys_of(settings).rq.prefix)
 
     def look() -> StatusView:
         upcoming = _upcoming(reader)
         facts = Facts.read(reader, SystemClock())
-        verdict = judge_health(facts, Shell(link, serializer, keys.rq.prefix))
+        verdict = judge_health(facts, shell)
         return StatusView(settings.namespace, redact(settings.redis.url), facts, verdict, upcoming)
 
     return look
@@ -127,24 +127,7 @@ def _finding(finding: Finding) -> dict[str, str]:
     return {"name": finding.name, "problem": finding.text, "remedy": finding.remedy}
 
 
-def _next(schedule: Schedule) -> dict[str, Any]:
-    all = schedule.to_dict()
-    return {name: all[name] for name in ("id", "next_at", "kind", "func", "queue", "priority")}
-
-
 def _archive(report: Report, overview: Overview) -> dict[str, Any]:
-    return {
-        "id": report.archive,
-        "host": report.about.get("host"),
-        "path": report.about.get("path"),
-        "state": report.state.value,
-        "position": report.position.id if report.position else None,
-        "behind": overview.behind(report),
-        "complete_since": complete_since(report, "start"),
-        "told_at": iso(report.told_ms),
-        "trouble": report.trouble,
-    }
-
-
-def _audit(audit: Audited) -> dict[str, Any]:
-    return {"at": iso(audit.at_ms), "checked": audit.checked, "alarms": audit.alarms, "repaired": audit.repaired}
+    given = {"id": report.archive, "host": report.about.get("host"), "path": report.about.get("path")}
+    given |= {"position": report.position and report.position.id, "behind": overview.behind(report)}
+    return json_of(report, *_OF_ARCHIVE, **given, complete_since=complete_since(report, "start"))

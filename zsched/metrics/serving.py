@@ -45,7 +45,6 @@ from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.queues import WITHIN_MS, warned_jobs
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 
 LONGEST_S: Final = 2.0  # for a connection or a reply
@@ -266,7 +265,7 @@ def serving(
     keys, queues = keys_of(settings), Names()
     meter = DaemonMeter(keys.run_suffix, queues, health)
     link = link_of(settings, LONGEST_S)
-    reader = CachedReader(Reader(link, keys, Encoder(settings.rq.serializer)), clock)
+    reader = CachedReader(Reader.by_settings(settings, link), clock)
     registry = CollectorRegistry()
     registry.register(DaemonCollector(meter, reader, queues, build))
     ProcessCollector(registry=registry)  # seconds of processor, memory, open files

@@ -37,7 +37,6 @@ from zsched.storage.log import Log
 from zsched.storage.overview import Overview
 from zsched.storage.questions import Naming
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 
 _DRY_RUN: Final = "zsched archive recover --dry-run shows what is missing"
 _SLEEP_S: Final = 0.1  # while only time has to pass
@@ -110,7 +109,7 @@ class ManualRecovery:
         self._settings, self._is_named, self._is_forced = settings, file is not None, is_forced
         self._is_quiet, self._keys = is_quiet, keys_of(settings)
         self._link = link_of(settings)
-        self._reader = Reader(self._link, self._keys, Encoder(settings.rq.serializer, settings.limits.payload_bytes))
+        self._reader = Reader.by_settings(settings, self._link)
         is_chosen = file is not None or settings.archive.path is not None
         gen = None if is_chosen else Naming(self._link, self._keys).gen()
         self._path = choose(settings, file, gen, is_only_read=is_dry, say=self._say)

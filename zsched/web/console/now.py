@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from fastapi import APIRouter, FastAPI
@@ -98,26 +99,19 @@ def _now_s() -> float:
 
 
 class Pulse:
-    """The state of the namespace, read once for all viewers."""
+    """
+    The state of the namespace, read once for all viewers. ``status`` returns the verdict and the facts (raises
+    RedisUnavailable, RedisRefused), ``chart`` a bar for each of the last minutes, and ``replacements`` the retries of
+    the last half hour; neither has any if it is not known in time.
+    """
 
     def __init__(self, app: FastAPI) -> None:
         self._state = app.state
-        self._status = Shared(lambda: run(self._state.look), _STATUS_OLD_S)
-        self._chart = Shared(self._counted, _CHART_OLD_S, _MOST_S)
-        self._replacements = Shared(self._replaced, _REPLACEMENTS_OLD_S, _MOST_S)
-
-    async def status(self) -> StatusView:
-        """Return the verdict and the facts. Raises RedisUnavailable, RedisRefused."""
-        found: StatusView = await self._status.get()
-        return found
-
-    async def chart(self) -> list[dict[str, Any]]:
-        """Return a bar for each of the last minutes; none if that is not known in time."""
-        return await self._chart.in_time(_PATIENCE_S, [])
-
-    async def replacements(self) -> Replacements:
-        """Return the retries of the last half hour; none if that is not known in time."""
-        return await self._replacements.in_time(_PATIENCE_S, Replacements())
+        self.status: Callable[[], Awaitable[StatusView]] = Shared(lambda: run(self._state.look), _STATUS_OLD_S).get
+        chart = Shared(self._counted, _CHART_OLD_S, _MOST_S)
+        replacements = Shared(self._replaced, _REPLACEMENTS_OLD_S, _MOST_S)
+        self.chart = partial(chart.in_time, _PATIENCE_S, [])
+        self.replacements = partial(replacements.in_time, _PATIENCE_S, Replacements())
 
     async def _replaced(self) -> Replacements:
         with suppress(ZschedError):
