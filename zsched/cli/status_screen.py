@@ -41,7 +41,7 @@ _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
 def status_lines(view: StatusView, tz: str) -> Iterator[Shown]:
     """Yield the lines of the whole *view*; times are local in *tz*."""
-    overview, recent = view.facts.overview, view.facts.recent
+    overview, recent = view.overview, view.recent
     yield from verdict_lines(view)
     no_failure = f"no run failed, was lost or expired in the last {_window(recent.stretches[-1])}"
     for section in (
@@ -89,7 +89,7 @@ def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
 
 
 def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
-    overview = view.facts.overview
+    overview = view.overview
     yield "namespace", f"{view.namespace}, on {view.redis}"
     yield "now", local_text(overview.now_ms, tz)
     yield "leader", _leader(overview, tz)
@@ -98,11 +98,11 @@ def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
     for lane in Priority:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
     yield from (("held back", f"{held.waiting:,}, by {held.cause}") for held in overview.held_back)
-    yield from (("held back", f"{one.waiting:,} runs, by RQ's limit {one.limit}") for one in view.facts.slots.limits)
+    yield from (("held back", f"{one.waiting:,} runs, by RQ's limit {one.limit}") for one in view.slots.limits)
     yield "late", rough_duration(overview.late_ms) if overview.late_ms else "nothing is overdue"
     recurring, paused, quarantined = overview.recurring, overview.paused, overview.quarantined
     yield "schedules", f"{recurring:,} recurring, {paused:,} paused, {quarantined:,} quarantined"
-    if known := view.facts.known:
+    if known := view.known:
         until = local_text(known[0].until_ms, tz)
         yield "known", f"{plural(len(known), 'kind')} of failures, left out here until {until}; zsched ack lists them"
 
@@ -153,7 +153,7 @@ def _gaps(recent: RecentActivity) -> Iterator[str]:
 def _upcoming(view: StatusView, tz: str) -> Shown:
     if view.next is None:
         return "the next fires are not known: this user may not run scripts"
-    rows = (_next(one, view.facts.overview.now_ms, tz) for one in view.next)
+    rows = (_next(one, view.overview.now_ms, tz) for one in view.next)
     return _table(_NEXT, rows, "nothing is scheduled")
 
 
@@ -174,7 +174,7 @@ def _failure(failure: Failure, now_ms: int) -> tuple[str, ...]:
 
 
 def _copies(view: StatusView) -> Iterator[tuple[str, str]]:
-    overview = view.facts.overview
+    overview = view.overview
     yield "log", entries_text(overview.log_length)
     yield from (("archive", _archive(report, overview)) for report in overview.known_archives)
     if view.audit is not None:

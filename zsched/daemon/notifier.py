@@ -257,7 +257,7 @@ class PingTeller(StatusTeller):
 
     def tell(self, term: Term) -> float:
         view = self.look()
-        now_ms, own_ms = view.facts.overview.now_ms, self._clock.monotonic_ms()
+        now_ms, own_ms = view.overview.now_ms, self._clock.monotonic_ms()
         is_moving = now_ms - self._last_ms >= (own_ms - self._last_own_ms) / 2
         if not is_moving or not _is_well(view):
             return _HEALTH_S
@@ -270,7 +270,7 @@ class PingTeller(StatusTeller):
 
 
 def _is_well(view: StatusView) -> bool:
-    overview, audit = view.facts.overview, view.audit
+    overview, audit = view.overview, view.audit
     audited_ms = max(overview.led_since_ms or 0, 0 if audit is None else audit.at_ms)  # the first one takes a minute
     return (
         abs(overview.now_ms - audited_ms) <= _AUDIT_MS

@@ -1,6 +1,7 @@
 """The status of a namespace, read at one moment, and its form for programs: ``zsched status`` and the HTTP API."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,19 +9,23 @@ from zsched.config.settings import Settings
 from zsched.config.urls import redact
 from zsched.core.clock import SystemClock
 from zsched.core.entry import START
+from zsched.core.known import Known
 from zsched.core.listing import Filter, select
 from zsched.core.model import Schedule, iso, json_of
+from zsched.core.occurrences.recent import RecentActivity
 from zsched.core.options.choices import Priority, ScheduleState
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
-from zsched.health.facts import Facts, Finding, QueuesUnknown
+from zsched.health.facts import Finding, QueuesUnknown
 from zsched.health.verdict import HealthVerdict, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import SILENT_MS, DaemonRole, Overview
+from zsched.storage.queues import StalledQueues, stalled_queues
 from zsched.storage.reader import Reader
 from zsched.storage.shell import Shell
+from zsched.storage.workers import SlotWaits, slot_waits
 
 NEXT: Final = 10  # schedules that fire next
 _OF_NEXT: Final = ("id", "next_at", "kind", "func", "queue", "priority")
@@ -31,25 +36,30 @@ _OF_ARCHIVE: Final = (*("id", "host", "path", "state", "position", "behind", "co
 @dataclass(frozen=True, slots=True)
 class StatusView:
     """
-    A namespace: the facts, the verdict on them, and the next fires (None: this user may not run the script that reads
-    schedules). ``redis``: its address, without a password.
+    A namespace: one reading of its facts, the verdict on them, and the next fires (None: this user may not run the
+    script that reads schedules). ``redis``: its address, without a password. No archive is asked, so a failing archive
+    delays nothing.
     """
 
     namespace: str
     redis: str
-    facts: Facts
+    overview: Overview
+    recent: RecentActivity
+    queues: StalledQueues | QueuesUnknown
+    slots: SlotWaits
+    known: Sequence[Known]
     verdict: HealthVerdict
     next: list[Schedule] | None
 
     @property
     def audit(self) -> Audited | None:
         """Return the last audit, if it is recent."""
-        return last_audit(self.facts.overview.archives, self.facts.overview.now_ms)
+        return last_audit(self.overview.archives, self.overview.now_ms)
 
     @property
     def in_short(self) -> str:
         """The state of a healthy namespace in a line."""
-        overview = self.facts.overview
+        overview = self.overview
         standbys = len(overview.of_role(DaemonRole.STANDS_BY))
         standby = f"{standbys} stand{'s' if standbys == 1 else ''} by" if standbys else "no standby"
         alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
@@ -62,7 +72,7 @@ class StatusView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON. It always has every key."""
-        overview, recent, queues = self.facts.overview, self.facts.recent, self.facts.queues
+        overview, queues = self.overview, self.queues
         return {
             **json_of(self, "namespace", "redis"),
             "healthy": self.verdict.is_healthy,
@@ -78,15 +88,15 @@ class StatusView:
             "overdue": {lane.value: overview.overdue[lane] for lane in Priority},
             **json_of(overview, "oldest_due_at", "late_s"),
             "held_back": [held.to_dict() for held in overview.held_back],
-            "rate_limited": [one.to_dict() for one in self.facts.slots.limits],
+            "rate_limited": [one.to_dict() for one in self.slots.limits],
             "unheard": None if isinstance(queues, QueuesUnknown) else [one.to_dict() for one in queues.unheard],
             "suspended": None if isinstance(queues, QueuesUnknown) else queues.is_suspended,
             **json_of(overview, "recurring", "paused", "quarantined"),
             **json_of(overview, "troubled", "log_length", troubled=overview.troubles.to_dict()),
             "hold_until": iso(overview.hold_ms or None),
-            "recent": recent.to_dict(),
-            "failures": [failure.to_dict() for failure in recent.failures],
-            "known_failures": [one.to_dict() for one in self.facts.known],
+            "recent": self.recent.to_dict(),
+            "failures": [failure.to_dict() for failure in self.recent.failures],
+            "known_failures": [one.to_dict() for one in self.known],
             "next": None if self.next is None else [json_of(schedule, *_OF_NEXT) for schedule in self.next],
             "archives": [_archive(report, overview) for report in overview.known_archives],
             "sinks": [sink.to_dict() for sink in overview.sinks],
@@ -100,10 +110,18 @@ def looking(settings: Settings, link: Link) -> Callable[[], StatusView]:
     shell = Shell(link, settings.rq.serializer, keys_of(settings).rq.prefix)
 
     def look() -> StatusView:
-        upcoming = _upcoming(reader)
-        facts = Facts.read(reader, SystemClock())
-        verdict = judge_health(facts, shell)
-        return StatusView(settings.namespace, redact(settings.redis.url), facts, verdict, upcoming)
+        upcoming, recent = _upcoming(reader), reader.recent(SystemClock())
+        queues: StalledQueues | QueuesUnknown = QueuesUnknown()
+        with suppress(RedisRefused):  # the doctor says which right is missing
+            queues = reader.on_wire(stalled_queues).of_ours.after(recent)
+        slots = SlotWaits(0)
+        with suppress(RedisRefused):
+            slots = reader.on_wire(slot_waits)
+        known = reader.known()
+        overview = reader.overview(known)  # read last: the verdict needs the latest state
+        verdict = judge_health(shell, overview.server, overview, recent, queues, slots)
+        where = settings.namespace, redact(settings.redis.url)
+        return StatusView(*where, overview, recent, queues, slots, known, verdict, upcoming)
 
     return look
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from zsched.health import checks_archives, checks_daemons, checks_recent, checks_server
-from zsched.health.facts import DaemonHealth, Facts, Finding, Probe, RedisUnseen, Severity, checks_of
+from zsched.health.facts import DaemonHealth, Finding, Probe, RedisUnseen, Severity, checks_of
 from zsched.storage.shell import Shell
 
 # All checks of facts, which do not ask Redis for more. Warnings have this order.
@@ -40,10 +40,9 @@ class HealthVerdict(NamedTuple):
         return not self.problems
 
 
-def judge_health(facts: Facts, shell: Shell) -> HealthVerdict:
-    """Return the verdict on *facts*, with the commands of remedies written by *shell*."""
-    seen = facts.overview.server, facts.overview, facts.recent, facts.queues, facts.slots
-    found = [one.completed(shell.written) for one in _findings(*seen)]
+def judge_health(shell: Shell, *facts: object) -> HealthVerdict:
+    """Return the verdict on *facts*, each of a type that checks need; *shell* writes the commands of remedies."""
+    found = [one.completed(shell.written) for one in _findings(*facts)]
     return HealthVerdict(_problems(found), [one for one in found if one.severity is Severity.WARNING])
 
 

@@ -134,7 +134,7 @@ async def now(view: Viewed) -> Response:
     pulse: Pulse = view.request.app.state.pulse
     bars = await pulse.chart()  # the first viewer may wait for an archive: the state comes after that
     status = await pulse.status()
-    replacements = await pulse.replacements() if status.facts.recent.failures else Replacements()
+    replacements = await pulse.replacements() if status.recent.failures else Replacements()
     return view.page("now", status=status, bars=bars, replacements=replacements, What=What)
 
 

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
@@ -25,7 +25,6 @@ from zsched.storage.questions import TEST_OF_SINK, Questions
 from zsched.storage.rights import Role
 from zsched.storage.workers import workers_seen
 from zsched.web.accounts import Account, AccountRole
-from zsched.web.answers import Problem
 from zsched.web.console.schedules import instant_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import around, read_form
@@ -35,17 +34,6 @@ router = APIRouter(include_in_schema=False)
 _ENTRIES: Final = 100
 _DEEDS: Final = 50  # entries of what accounts did
 _WORST_FIRST: Final = (Severity.PROBLEM, Severity.WARNING, Severity.NOTE, Severity.SKIPPED, Severity.OK)
-
-
-async def _operating(view: Viewed) -> View:
-    """Return the view of an operator without limits, who may see the accounts. Raises Problem."""
-    if not view.is_operator:
-        detail = f"{view.account.name!r} needs an operator account without limits for the accounts"
-        raise Problem(403, "outside-limits", detail, "log in as an operator")
-    return view
-
-
-Operating = Annotated[View, Depends(_operating)]
 
 
 class LogRow(NamedTuple):
@@ -101,7 +89,7 @@ async def daemons(view: Viewed) -> Response:
     """Show the daemons side by side, the leader first, with the lateness of the last five minutes."""
     view.call.demand_all("the daemons")
     status = await view.request.app.state.pulse.status()
-    return view.page("daemons", overview=status.facts.overview, late=status.facts.recent.stretches[1])
+    return view.page("daemons", overview=status.overview, late=status.recent.stretches[1])
 
 
 @router.post("/daemons:test")
@@ -144,22 +132,25 @@ async def doctor(view: Viewed) -> Response:
 
 
 @router.get("/accounts")
-async def accounts(view: Operating) -> Response:
+async def accounts(view: Viewed) -> Response:
     """Show the accounts with their rights, and what they did lately."""
+    view.demand_operator("the accounts")
     return view.page("accounts", **await _accounts(view))
 
 
 @router.post("/accounts")
-async def add_account(view: Operating, request: Request) -> Response:
+async def add_account(view: Viewed, request: Request) -> Response:
     """Add an account, and show its token, this once."""
+    view.demand_operator("the accounts")
     account = _account(view, await read_form(request))
     secret = view.request.app.state.accounts.add(account)
     return view.page("accounts", **await _accounts(view), secret=secret, made=account)
 
 
 @router.post("/accounts:revoke")
-async def revoke_account(view: Operating, request: Request) -> Response:
+async def revoke_account(view: Viewed, request: Request) -> Response:
     """Revoke an account: its token and its sessions end at once."""
+    view.demand_operator("the accounts")
     name = (await read_form(request)).get("name", "")
     return view.done(
         f"{name}: {'revoked' if view.request.app.state.accounts.revoke(name) else 'not found'}", "accounts"
@@ -167,8 +158,9 @@ async def revoke_account(view: Operating, request: Request) -> Response:
 
 
 @router.post("/accounts:expire")
-async def expire_account(view: Operating, request: Request) -> Response:
+async def expire_account(view: Viewed, request: Request) -> Response:
     """Let an account expire at another time, or never."""
+    view.demand_operator("the accounts")
     form = await read_form(request)
     name, at_ms = form.get("name", ""), _expiry(view, form)
     when = "not found"

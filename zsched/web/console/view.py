@@ -127,6 +127,12 @@ class View:
         """True if the caller may see the accounts."""
         return self.account.role is AccountRole.OPERATOR and not self.call.is_limited
 
+    def demand_operator(self, what: str) -> None:
+        """Check that the caller is an operator without limits. Raises Problem."""
+        if not self.is_operator:
+            detail = f"{self.account.name!r} needs an operator account without limits for {what}"
+            raise Problem(403, "outside-limits", detail, "log in as an operator")
+
     @property
     def said(self) -> str:
         """The result of the last action of this browser; "" if a page has said it."""
