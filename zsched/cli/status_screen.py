@@ -8,7 +8,7 @@ the live screen: the last state stays below the present problem.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -43,15 +43,17 @@ def status_lines(view: StatusView, tz: str) -> Iterator[Shown]:
     """Yield the lines of the whole *view*; times are local in *tz*."""
     overview, recent = view.overview, view.recent
     yield from verdict_lines(view)
+    daemons = [_daemon(one, overview) for one in overview.known_daemons]
     no_failure = f"no run failed, was lost or expired in the last {_window(recent.stretches[-1])}"
-    for section in (
-        [_table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon has reported lately")],
+    sections: Iterable[Iterable[Shown]] = (
+        [Table(_DAEMONS, daemons, nothing="no daemon has reported lately")],
         pairs(_counts(view, tz)),
-        [_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
+        [Table(_LATELY, [*map(_stretch, recent.stretches)]), *_gaps(recent)],
         [_upcoming(view, tz)],
-        [_table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), no_failure)],
+        [Table(_FAILURES, [_failure(one, overview.now_ms) for one in recent.failures], nothing=no_failure)],
         pairs(_copies(view)),
-    ):
+    )
+    for section in sections:
         yield ""
         yield from section
 
@@ -65,11 +67,6 @@ def verdict_lines(view: StatusView) -> Iterator[Shown]:
         yield from with_remedy(f"{'also' if number else 'UNHEALTHY'}: {problem.text}", problem.remedy, Style.BAD)
     for warning in warnings:
         yield from with_remedy(f"warning: {warning.text}", warning.remedy, Style.WARNING)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Shown:
-    """Return *rows* under *header*, or *nothing* if there are no rows."""
-    return Table(header, list(rows), nothing=nothing)
 
 
 def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
@@ -153,8 +150,8 @@ def _gaps(recent: RecentActivity) -> Iterator[str]:
 def _upcoming(view: StatusView, tz: str) -> Shown:
     if view.next is None:
         return "the next fires are not known: this user may not run scripts"
-    rows = (_next(one, view.overview.now_ms, tz) for one in view.next)
-    return _table(_NEXT, rows, "nothing is scheduled")
+    rows = [_next(one, view.overview.now_ms, tz) for one in view.next]
+    return Table(_NEXT, rows, nothing="nothing is scheduled")
 
 
 def _next(schedule: Schedule, now_ms: int, tz: str) -> tuple[str, ...]:

@@ -102,7 +102,6 @@ class Events:
         self._history = 0  # number of the history
         self._last = _BEGINNING
         self._news = asyncio.Event()
-        self._bell: asyncio.Handle | None = None
         self._joined = 0, 0, b"", 0  # history, first seq, texts, seq behind them
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
@@ -192,13 +191,7 @@ class Events:
             self._kept.clear()
             self._history += 1
         self._kept.append(SentEvent(entry.position, self._text(entry)))
-        if self._bell is None:
-            self._bell = asyncio.get_running_loop().call_soon(self._ring)
-
-    def _ring(self) -> None:
-        """Wake all streams: once for events that come close together."""
-        self._bell = None
-        self._news.set()
+        self._news.set()  # the streams that wait wake once for all events that come before it is their turn
         self._news = asyncio.Event()
 
     def _texts_from(self, at: int) -> tuple[bytes, int]:

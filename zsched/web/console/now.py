@@ -53,8 +53,7 @@ class Shared(Generic[T]):
         """Return a result whose reading began at most *old_s* seconds before this call. Raises what *read* raises."""
         asked_s = _now_s()
         while True:
-            if self._reading is None or (self._reading.done() and not self._is_newer(asked_s - self._old_s)):
-                self._begin()
+            self._refresh(asked_s - self._old_s)
             began_s, reading = self._began_s, self._reading
             assert reading is not None
             found = await asyncio.shield(reading)
@@ -68,8 +67,7 @@ class Shared(Generic[T]):
         """
         if self._last is None or self._last[0] < _now_s() - self._most_s:
             return await self.get()
-        if self._reading is not None and self._reading.done() and not self._is_newer(_now_s() - self._old_s):
-            self._begin()
+        self._refresh(_now_s() - self._old_s)
         return self._last[1]
 
     async def in_time(self, patience_s: float, otherwise: T) -> T:
@@ -80,10 +78,11 @@ class Shared(Generic[T]):
         except TimeoutError:
             return otherwise
 
-    def _is_newer(self, than_s: float) -> bool:
-        return self._last is not None and self._last[0] == self._began_s >= than_s
-
-    def _begin(self) -> None:
+    def _refresh(self, since_s: float) -> None:
+        """Begin to read, unless a reading runs, or the last one began after *since_s* and did not fail."""
+        is_new = self._last is not None and self._last[0] == self._began_s >= since_s
+        if self._reading is not None and (is_new or not self._reading.done()):
+            return
         began_s = self._began_s = _now_s()
 
         def note(reading: asyncio.Future[T]) -> None:

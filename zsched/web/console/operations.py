@@ -106,9 +106,9 @@ async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str
     is_all, until_us = bool(all and not (by or id or wanted)), None if end is None else to_ms(end) * 1000
     asked = by or None, id or None, wanted, _ENTRIES, until_us, is_all
     entries, reached_us, source = await view.call.client._log_search(*asked)
-    rows = [row.only(id, wanted) if id or wanted else row for row in _rows(view, entries)]
-    found: dict[str, Any] = {"rows": rows, "source": source, "back_to_ms": None if reached_us is None else reached_us // 1000}
-    return view.page("log", **found, by=by, id=id, what=what, all=all, until=until, whats=[*What])
+    back_to_ms = None if reached_us is None else reached_us // 1000
+    found = {"rows": [row.only(id, wanted) for row in _rows(view, entries)], "source": source, "back_to_ms": back_to_ms}
+    return view.page("log", found=found, by=by, id=id, what=what, all=all, until=until, whats=[*What])
 
 
 @router.get("/doctor")
