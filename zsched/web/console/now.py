@@ -141,7 +141,7 @@ async def now(view: Viewed) -> Response:
 async def news(view: Viewed) -> Response:
     """Stream a word after changes, for live pages: they read again then."""
     view.call.demand_all("the log")
-    return await streamed(view.request, view.request.app.state.events.news)
+    return await streamed(view.request, view.request.app.state.events.news())
 
 
 @router.get("/find")
