@@ -110,7 +110,10 @@ def looking(settings: Settings, link: Link) -> Callable[[], StatusView]:
     shell = Shell(link, settings.rq.serializer, keys_of(settings).rq.prefix)
 
     def look() -> StatusView:
-        upcoming, recent = _upcoming(reader), reader.recent(SystemClock())
+        upcoming: list[Schedule] | None = None
+        with suppress(RedisRefused):
+            upcoming = list(select(Filter(state=ScheduleState.ACTIVE, limit=NEXT), reader))
+        recent = reader.recent(SystemClock())
         queues: StalledQueues | QueuesUnknown = QueuesUnknown()
         with suppress(RedisRefused):  # the doctor says which right is missing
             queues = reader.on_wire(stalled_queues).of_ours.after(recent)
@@ -119,7 +122,7 @@ def looking(settings: Settings, link: Link) -> Callable[[], StatusView]:
             slots = reader.on_wire(slot_waits)
         known = reader.known()
         overview = reader.overview(known)  # read last: the verdict needs the latest state
-        verdict = judge_health(shell, overview.server, overview, recent, queues, slots)
+        verdict = judge_health(overview.server, overview, recent, queues, slots, shell=shell)
         where = settings.namespace, redact(settings.redis.url)
         return StatusView(*where, overview, recent, queues, slots, known, verdict, upcoming)
 
@@ -132,13 +135,6 @@ def complete_since(report: Report, beginning: str) -> str | None:
     if since == START:
         return beginning
     return iso(int(since) // 1000) if since.isascii() and since.isdigit() else None
-
-
-def _upcoming(reader: Reader) -> list[Schedule] | None:
-    try:
-        return list(select(Filter(state=ScheduleState.ACTIVE, limit=NEXT), reader))
-    except RedisRefused:
-        return None
 
 
 def _finding(finding: Finding) -> dict[str, str]:

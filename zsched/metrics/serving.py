@@ -34,7 +34,7 @@ from zsched.core.options.choices import Priority
 from zsched.daemon.loop import Failures
 from zsched.errors import ZschedError
 from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen
-from zsched.health.verdict import problems
+from zsched.health.verdict import judge_health
 from zsched.metrics.families import counter, gauge, histogram
 from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, LogTally, Names, label_text
 from zsched.metrics.pages import served
@@ -283,8 +283,8 @@ def serving(
     def ready() -> tuple[bool, str]:
         seen = reader.read()
         server = None if seen.overview is None else seen.overview.server
-        found = problems(RedisUnseen(seen.trouble) if seen.overview is None else server, health)
-        reasons = [one.text for one in found if one.name != "memory"]  # it works until then
+        about = RedisUnseen(seen.trouble) if seen.overview is None else server
+        reasons = [one.text for one in judge_health(about, health).problems if one.name != "memory"]  # works until then
         if not reasons and server and (objection := server.objection(settings.daemon.allow_eviction)):
             reasons = [f"may not lead: {objection}"]  # it changed since this daemon connected
         return not reasons, reasons[0] if reasons else "leader" if health.leads else "standby"
