@@ -19,10 +19,9 @@ with a short timeout: Prometheus gives up after ten seconds by default, and need
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -52,18 +51,13 @@ _EVERY_MS: Final = 1000.0
 _SOON_EVERY_MS: Final = 10_000.0  # for the schedules due soon: 15 ms of the processor if each lane is long (measured)
 
 
-@dataclass(frozen=True, slots=True)
-class RedisReading:
-    """
-    One reading of Redis. Without an answer ``overview`` is None, and ``trouble`` is the reason. ``depths``, ``warned``
-    and ``due_soon``: by queue.
-    """
+class RedisReading(NamedTuple):
+    """One reading of Redis. ``depths``, ``warned`` and ``due_soon``: by queue."""
 
-    overview: Overview | None = None
-    depths: Mapping[str, int] = field(default_factory=dict)
-    warned: Mapping[str, int] = field(default_factory=dict)
-    due_soon: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    trouble: str = ""
+    overview: Overview
+    depths: Mapping[str, int]
+    warned: Mapping[str, int]
+    due_soon: Mapping[str, Mapping[str, int]]
 
 
 class CachedReader:
@@ -71,11 +65,11 @@ class CachedReader:
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader, self._clock, self._lock = reader, clock, Lock()
-        self._reading, self._looked_ms = RedisReading(), float("-inf")
+        self._reading: RedisReading | RedisUnseen = RedisUnseen("it was not read yet")
         self._due_soon: Mapping[str, Mapping[str, int]] = {}
-        self._counted_ms = float("-inf")
+        self._looked_ms = self._counted_ms = float("-inf")
 
-    def read(self) -> RedisReading:
+    def read(self) -> RedisReading | RedisUnseen:
         """Return a reading that is at most a second old. A Redis that is unreachable or refuses is a reading too."""
         with self._lock:
             if self._clock.monotonic_ms() - self._looked_ms >= _EVERY_MS:
@@ -83,7 +77,7 @@ class CachedReader:
                 self._looked_ms = self._clock.monotonic_ms()
             return self._reading
 
-    def _read_redis(self) -> RedisReading:
+    def _read_redis(self) -> RedisReading | RedisUnseen:
         try:
             overview, warned = self._reader.overview(), self._reader.on_wire(warned_jobs)
             depths = self._reader.on_wire(lambda wire, keys: Registries(wire, keys.rq).depths())
@@ -92,7 +86,7 @@ class CachedReader:
                 self._counted_ms = self._clock.monotonic_ms()
             return RedisReading(overview, depths, warned, self._due_soon)
         except ZschedError as error:
-            return RedisReading(trouble=str(error))
+            return RedisUnseen(str(error))
 
 
 # -- the collector ----------------------------------------------------------------------------------
@@ -112,8 +106,8 @@ class DaemonCollector(Collector):
         yield gauge("build_info", "Versions of this daemon.", {versions: 1}, tuple(self._build))
         reading = self._redis.read()
         help = "Reachability of Redis at this daemon's last reading: 1 or 0."
-        yield gauge("redis_up", help, reading.overview is not None)
-        if reading.overview is not None:
+        yield gauge("redis_up", help, isinstance(reading, RedisReading))
+        if isinstance(reading, RedisReading):
             if reading.overview.server is not None:
                 yield from _of_server(reading.overview.server)
             yield from _of_redis(reading.overview)
@@ -282,10 +276,10 @@ def serving(
 
     def ready() -> tuple[bool, str]:
         seen = reader.read()
-        server = None if seen.overview is None else seen.overview.server
-        about = RedisUnseen(seen.trouble) if seen.overview is None else server
+        about = seen.overview.server if isinstance(seen, RedisReading) else seen
         reasons = [one.text for one in judge_health(about, health).problems if one.name != "memory"]  # works until then
-        if not reasons and server and (objection := server.objection(settings.daemon.allow_eviction)):
+        allows_eviction = settings.daemon.allow_eviction
+        if not reasons and isinstance(about, Server) and (objection := about.objection(allows_eviction)):
             reasons = [f"may not lead: {objection}"]  # it changed since this daemon connected
         return not reasons, reasons[0] if reasons else "leader" if health.leads else "standby"
 
