@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zsched
-from zsched.config.parsing import NOTIFY, QUEUES, URGENCY, path
+from zsched.config.parsing import NOTIFY, QUEUES, URGENCY, listen_parts, path
 from zsched.config.reading import read_password_file
 from zsched.config.settings import _PARSERS, Settings, load_settings, variable_of
 from zsched.config.urls import redact
@@ -268,7 +268,9 @@ def test_other_variables_of_zsched_are_ignored() -> None:
     [("[::1]:0", "::1", 0), ("localhost:80", "localhost", 80), ("a.b-c.:65535", "a.b-c.", 65535), ("[::]:1", "::", 1)],
 )
 def test_an_address_to_listen_at_is_host_and_port(listen: str, host: str, port: int) -> None:
-    assert (host, port) == load_settings(env={"ZSCHED_METRICS_LISTEN": listen}).metrics.address
+    settings = load_settings(env={"ZSCHED_METRICS_LISTEN": listen})
+
+    assert (host, port) == listen_parts(settings.metrics.listen or "")
 
 
 @pytest.mark.parametrize(

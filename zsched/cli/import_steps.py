@@ -13,13 +13,11 @@ from zsched.cli.output import Progress, Table, cut, jsonable, printable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client.file_sync import FileSync
 from zsched.client.put_checks import check_allowed
-from zsched.core.clock import SystemClock, to_ms
-from zsched.core.model import Definition, iso
-from zsched.core.occurrences.planning import occurrences
+from zsched.core.clock import SystemClock
+from zsched.core.model import Schedule, iso
+from zsched.core.occurrences.difference import foreseen
 from zsched.core.story.sentences import local_text
-from zsched.core.triggers.cron import CRON
-from zsched.core.triggers.every import EVERY
-from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.spec import Calendars
 from zsched.core.wording import plural, some
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 from zsched.files.checking import ClientChecks
@@ -137,40 +135,30 @@ def _schedules(one: Importing, now_ms: int) -> Iterator[dict[str, Any]]:
     """Yield every schedule for JSON; ``outcome`` is None if nothing was compared."""
     steps = {step.entry.id: step for step in one.applied.steps}
     for item in one.source.items:
-        definition, step = one.definitions[item.id], steps.get(item.id)
+        schedule, step = _foreseen(one, item, now_ms), steps.get(item.id)
+        kind, expr = schedule.kind, schedule.trigger.expr if schedule.trigger else ""
         yield {
             "id": item.id,
             "source": one.source.name,
             "place": item.place,
             "owner": one.source.owner,
-            **_when(definition),
-            "tz": definition.tz,
-            "next_at": iso((step and step.next_ms) or _next_ms(definition, now_ms)),
+            "cron": expr if kind == "cron" else None,
+            "every_s": int(expr) / 1000 if kind == "every" else None,
+            "at": iso(schedule.next_ms) if kind == "once" else None,
+            "tz": schedule.tz,
+            "next_at": iso((step and step.next_ms) or schedule.next_ms),
             "func": item.func,
             "args": jsonable(item.options.get("args"), repr),
             "kwargs": jsonable(item.options.get("kwargs"), repr),
-            "queue": definition.queue,
+            "queue": schedule.queue,
             "outcome": step.outcome if step else one.moved.get(item.id),
             "changes": [change._asdict() for change in step.changes] if step else [],
         }
 
 
-def _when(definition: Definition) -> dict[str, Any]:
-    """Return the trigger under its own name, and None for the others; ``at`` for a one-shot."""
-    when = definition.when
-    if not isinstance(when, TriggerSpec):
-        return {"cron": None, "every_s": None, "at": iso(getattr(when, "due_ms", None))}
-    every_s = int(when.expr) / 1000 if when.kind is EVERY else None
-    return {"cron": when.expr if when.kind is CRON else None, "every_s": every_s, "at": None}
-
-
-def _next_ms(definition: Definition, now_ms: int) -> int | None:
-    """Return the next due time by this machine's clock."""
-    when = definition.when
-    if not isinstance(when, TriggerSpec):
-        return getattr(when, "due_ms", None)
-    found = occurrences(when, now_ms, now_ms, 1)
-    return to_ms(found[0]) if found else None
+def _foreseen(one: Importing, item: Item, now_ms: int) -> Schedule:
+    """Return the schedule that *item* becomes, by this machine's clock."""
+    return foreseen(None, one.definitions[item.id], now_ms, Calendars)
 
 
 def _table(imported: Sequence[Importing], now_ms: int) -> list[Table]:
@@ -180,10 +168,9 @@ def _table(imported: Sequence[Importing], now_ms: int) -> list[Table]:
 
 
 def _row(one: Importing, item: Item, now_ms: int) -> tuple[str, ...]:
-    definition = one.definitions[item.id]
-    when, due_ms = definition.when, _next_ms(definition, now_ms)
-    due = "-" if due_ms is None else local_text(due_ms, definition.tz)
-    return item.id, when.expr if isinstance(when, TriggerSpec) else "once", due, f"{one.source.name}:{item.place}"
+    found = _foreseen(one, item, now_ms)
+    due = "-" if found.next_ms is None else local_text(found.next_ms, found.tz)
+    return item.id, found.trigger.expr if found.trigger else "once", due, f"{one.source.name}:{item.place}"
 
 
 def _lines(one: Importing) -> Iterator[str]:

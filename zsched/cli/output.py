@@ -43,9 +43,6 @@ class Style(Enum):
     HEADING = ("", True)
     PLAIN = ("", False)
 
-    def __init__(self, colour: str, is_bold: bool) -> None:
-        self.colour, self.is_bold = colour, is_bold
-
 
 class StyledLine(NamedTuple):
     """One line without control characters."""
@@ -177,9 +174,10 @@ class Terminal:
 
     def painted(self, text: str, style: Style) -> str:
         """Return *text* in the colour of *style*."""
-        if not self.has_colour or not (style.colour or style.is_bold):
+        colour, is_bold = style.value
+        if not self.has_colour or not (colour or is_bold):
             return text
-        return click.style(text, fg=style.colour or None, bold=style.is_bold or None)
+        return click.style(text, fg=colour or None, bold=is_bold or None)
 
     def _short(self, found: re.Match[str], tz: str | None) -> str:
         date, time, offset = found.groups()

@@ -8,7 +8,7 @@ the live screen: the last state stays below the present problem.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -41,17 +41,19 @@ _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
 def status_lines(view: StatusView, tz: str) -> Iterator[Shown]:
     """Yield the lines of the whole *view*; times are local in *tz*."""
-    overview, recent = view.facts.overview, view.facts.recent
+    overview, recent = view.overview, view.recent
     yield from verdict_lines(view)
+    daemons = [_daemon(one, overview) for one in overview.known_daemons]
     no_failure = f"no run failed, was lost or expired in the last {_window(recent.stretches[-1])}"
-    for section in (
-        [_table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon has reported lately")],
+    sections: Iterable[Iterable[Shown]] = (
+        [Table(_DAEMONS, daemons, nothing="no daemon has reported lately")],
         pairs(_counts(view, tz)),
-        [_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
+        [Table(_LATELY, [*map(_stretch, recent.stretches)]), *_gaps(recent)],
         [_upcoming(view, tz)],
-        [_table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), no_failure)],
+        [Table(_FAILURES, [_failure(one, overview.now_ms) for one in recent.failures], nothing=no_failure)],
         pairs(_copies(view)),
-    ):
+    )
+    for section in sections:
         yield ""
         yield from section
 
@@ -65,11 +67,6 @@ def verdict_lines(view: StatusView) -> Iterator[Shown]:
         yield from with_remedy(f"{'also' if number else 'UNHEALTHY'}: {problem.text}", problem.remedy, Style.BAD)
     for warning in warnings:
         yield from with_remedy(f"warning: {warning.text}", warning.remedy, Style.WARNING)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Shown:
-    """Return *rows* under *header*, or *nothing* if there are no rows."""
-    return Table(header, list(rows), nothing=nothing)
 
 
 def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
@@ -89,7 +86,7 @@ def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
 
 
 def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
-    overview = view.facts.overview
+    overview = view.overview
     yield "namespace", f"{view.namespace}, on {view.redis}"
     yield "now", local_text(overview.now_ms, tz)
     yield "leader", _leader(overview, tz)
@@ -98,11 +95,11 @@ def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
     for lane in Priority:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
     yield from (("held back", f"{held.waiting:,}, by {held.cause}") for held in overview.held_back)
-    yield from (("held back", f"{one.waiting:,} runs, by RQ's limit {one.limit}") for one in view.facts.slots.limits)
+    yield from (("held back", f"{one.waiting:,} runs, by RQ's limit {one.limit}") for one in view.slots.limits)
     yield "late", rough_duration(overview.late_ms) if overview.late_ms else "nothing is overdue"
     recurring, paused, quarantined = overview.recurring, overview.paused, overview.quarantined
     yield "schedules", f"{recurring:,} recurring, {paused:,} paused, {quarantined:,} quarantined"
-    if known := view.facts.known:
+    if known := view.known:
         until = local_text(known[0].until_ms, tz)
         yield "known", f"{plural(len(known), 'kind')} of failures, left out here until {until}; zsched ack lists them"
 
@@ -153,8 +150,8 @@ def _gaps(recent: RecentActivity) -> Iterator[str]:
 def _upcoming(view: StatusView, tz: str) -> Shown:
     if view.next is None:
         return "the next fires are not known: this user may not run scripts"
-    rows = (_next(one, view.facts.overview.now_ms, tz) for one in view.next)
-    return _table(_NEXT, rows, "nothing is scheduled")
+    rows = [_next(one, view.overview.now_ms, tz) for one in view.next]
+    return Table(_NEXT, rows, nothing="nothing is scheduled")
 
 
 def _next(schedule: Schedule, now_ms: int, tz: str) -> tuple[str, ...]:
@@ -174,7 +171,7 @@ def _failure(failure: Failure, now_ms: int) -> tuple[str, ...]:
 
 
 def _copies(view: StatusView) -> Iterator[tuple[str, str]]:
-    overview = view.facts.overview
+    overview = view.overview
     yield "log", entries_text(overview.log_length)
     yield from (("archive", _archive(report, overview)) for report in overview.known_archives)
     if view.audit is not None:

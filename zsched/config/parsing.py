@@ -155,6 +155,12 @@ def listen_address(given: object) -> str:
     raise ValueError("write host:port, 127.0.0.1:8080 or [::1]:8080")
 
 
+def listen_parts(listen: str) -> tuple[str, int]:
+    """Return host and port of a checked address to listen at."""
+    host, _, port = listen.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def path(given: object) -> str:
     """Parse a path of a file; ``~`` is this user's home."""
     if isinstance(given, str) and given and "\0" not in given:

@@ -155,12 +155,6 @@ class MetricsSettings:
 
     listen: str | None = setting(None, parse.listen_address)
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """Return host and port of ``listen``, which must be set."""
-        host, _, port = (self.listen or "").rpartition(":")
-        return host.strip("[]"), int(port)
-
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:

@@ -16,7 +16,7 @@ names its credential, so a blank or missing credential means that there is no pa
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
@@ -141,7 +141,6 @@ def _hide_userinfo(match: re.Match[str]) -> str:
 # -- Sentinels --------------------------------------------------------------------------------------
 
 
-SCHEMES = ("redis+sentinel", "rediss+sentinel")
 MASTER = r"[A-Za-z0-9._-]{1,128}"  # names that Sentinel accepts
 _FORM = "write redis+sentinel://host:26379,host2:26379/<master name>/0"
 LABEL = "[A-Za-z0-9_-]{1,63}"  # of a host's name; the resolver raises UnicodeError for a longer or empty label
@@ -179,16 +178,13 @@ class SentinelUrl:
             raise ValueError("two passwords of the Sentinels; remove one")
         theirs = "&".join(part for part in (query or "").split("&") if not part.startswith("sentinel_"))
         plain = f"{scheme}://{userinfo + '@' if userinfo else ''}/{db or 0}{'?' + theirs if theirs else ''}"
-        try:
-            sentinels = tuple(address(host) for host in hosts.split(","))
-        except ValueError:  # the text there may be a part of an unescaped password
-            raise ValueError(f"the hosts of the Sentinels cannot be read; {_FORM}") from None
+        sentinels = _addresses(hosts, address, f"the hosts of the Sentinels cannot be read; {_FORM}")
         return cls(sentinels, master, plain, options)
 
 
 def is_sentinel_url(url: str) -> bool:
     """Return True if *url* has the scheme of a Redis behind Sentinels; it may be invalid otherwise."""
-    return url.split("://", 1)[0] in SCHEMES
+    return url.split("://", 1)[0] in ("redis+sentinel", "rediss+sentinel")
 
 
 def address(text: str, port: int = 26379, of: str = "Sentinel") -> Address:
@@ -203,6 +199,14 @@ def address(text: str, port: int = 26379, of: str = "Sentinel") -> Address:
     if found is None or not 0 < given < 65536:
         raise ValueError(f"{text!r} is not an address of a {of}; write host:{port}")
     return found[1].strip("[]"), given
+
+
+def _addresses(hosts: str, read: Callable[[str], Address], problem: str) -> tuple[Address, ...]:
+    """Return the addresses in *hosts*. Raises ValueError: the *problem* alone, as *hosts* may be part of a password."""
+    try:
+        return tuple(map(read, hosts.split(",")))
+    except ValueError:
+        raise ValueError(problem) from None
 
 
 def join(url: str, sentinels: Sequence[str], master: str) -> str:
@@ -236,7 +240,6 @@ def with_password_file(url: str, file: str) -> str:
 
 
 _REDIS_PORT = 6379
-_CLUSTER_SCHEMES = ("redis+cluster", "rediss+cluster")
 _CLUSTER_FORM = "write redis+cluster://host:6379,host2:6379"
 _CLUSTER_URL = re.compile(r"(rediss?)\+cluster://(?:([^/?#]*)@)?([^/?#@]*)(?:/([^/?#@]*))?(?:\?([^#]*))?")
 
@@ -261,16 +264,13 @@ class ClusterUrl:
         scheme, userinfo, hosts, db, query = found.groups()
         if db not in (None, "", "0") or parse_qs(query or "").get("db", ["0"]) != ["0"]:
             raise ValueError("a Redis Cluster has only database 0: remove the other one")
-        try:
-            nodes = tuple(cluster_node(host) for host in hosts.split(","))
-        except ValueError:  # the text there may be a part of an unescaped password
-            raise ValueError(f"the nodes cannot be read; {_CLUSTER_FORM}") from None
+        nodes = _addresses(hosts, cluster_node, f"the nodes cannot be read; {_CLUSTER_FORM}")
         return cls(nodes, f"{scheme}://{userinfo + '@' if userinfo else ''}/0{'?' + query if query else ''}")
 
 
 def is_cluster_url(url: str) -> bool:
     """Return True if *url* has the scheme of a Redis Cluster; it may be invalid otherwise."""
-    return url.split("://", 1)[0] in _CLUSTER_SCHEMES
+    return url.split("://", 1)[0] in ("redis+cluster", "rediss+cluster")
 
 
 def cluster_node(text: str) -> Address:

@@ -36,8 +36,7 @@ from zsched.daemon.loop import Failures
 from zsched.daemon.teller import LogTeller, Surroundings, Teller, place_in
 from zsched.health.status import StatusView, looking
 from zsched.notify.message import UNHEALTHY, Gathered, Message, message_kind, order_of, searched_for
-from zsched.notify.monitors import monitor_of, monitors_of
-from zsched.notify.sinks import Ping, Sink, SinkFailed, sinks_of
+from zsched.notify.sinks import Ping, Sink, SinkFailed, monitor_of, sinks_of
 from zsched.storage.connection import Link
 from zsched.storage.lease import Term
 
@@ -162,10 +161,6 @@ class MonitorTeller(LogTeller):
     each of its runs.
     """
 
-    def __init__(self, name: str, sink: Sink, place: Surroundings) -> None:
-        super().__init__(name, sink, place)
-        self._monitors = monitors_of(sink)
-
     def begin(self, seen: str) -> None:
         self._behind, self._read_n, self._archive = place_in(seen), None, ""
 
@@ -202,13 +197,13 @@ class MonitorTeller(LogTeller):
         schedule = None if change.what in _ENDS else self.place.reader.find(change.id)
         monitor = None if schedule is None else monitor_of(schedule, self.sink.namespace)
         if monitor is not None:
-            self._monitors.put(monitor)
+            self.sink.put_monitor(monitor)
             if change.what is What.RUN_ENDED:
                 run = run_that_ended(change)
-                self._monitors.check_in(monitor, run)
+                self.sink.check_in(monitor, run)
                 self.worked(f"{run.id} {run.status.value}")
         elif change.what is not What.RUN_ENDED:  # it is gone, or has another rule
-            self._monitors.remove(change.id)
+            self.sink.remove_monitor(change.id)
 
 
 class StatusTeller(Teller):
@@ -262,7 +257,7 @@ class PingTeller(StatusTeller):
 
     def tell(self, term: Term) -> float:
         view = self.look()
-        now_ms, own_ms = view.facts.overview.now_ms, self._clock.monotonic_ms()
+        now_ms, own_ms = view.overview.now_ms, self._clock.monotonic_ms()
         is_moving = now_ms - self._last_ms >= (own_ms - self._last_own_ms) / 2
         if not is_moving or not _is_well(view):
             return _HEALTH_S
@@ -275,7 +270,7 @@ class PingTeller(StatusTeller):
 
 
 def _is_well(view: StatusView) -> bool:
-    overview, audit = view.facts.overview, view.audit
+    overview, audit = view.overview, view.audit
     audited_ms = max(overview.led_since_ms or 0, 0 if audit is None else audit.at_ms)  # the first one takes a minute
     return (
         abs(overview.now_ms - audited_ms) <= _AUDIT_MS

@@ -27,13 +27,12 @@ from zsched.errors import ConfigError, RedisUnavailable, ZschedError
 from zsched.events import configure
 from zsched.health.checks_daemons import check_no_leader
 from zsched.health.facts import DaemonHealth
-from zsched.health.verdict import problems
+from zsched.health.verdict import judge_health
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.lease import Seats
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +70,7 @@ def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = Non
 
             daemon = Daemon(settings, link, clock, supervisor, child.meter, health, reload_all, child.watch, id)
             child.wake, child.end = daemon.wake, daemon.stop
-            reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
+            reader = Reader.by_settings(settings, link)
             line = StatusLine(supervisor, reader, health, daemon.id)
             if (impatience := supervisor.impatience(link.timeout_s)) is not None:
                 log.warning("watchdog_too_short", reason=impatience)
@@ -180,7 +179,8 @@ class StatusLine(Loop):
 
 def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
     """Summarise *overview* for daemon *id*, with the worst problem; refused writes come first."""
-    own, found = next(iter(problems(health)), None), problems(overview.server, overview)
+    own = next(iter(judge_health(health).problems), None)
+    found = judge_health(overview.server, overview).problems
     refused = next((problem.text for problem in found if problem.name == "writes"), None)
     others = [problem.text for problem in found if problem.name not in _SHOWN_ELSEWHERE]
     if refused:
@@ -203,4 +203,4 @@ def unseen_text(error: ZschedError, health: DaemonHealth) -> str:
     """Return the reason why Redis could not be read, or why the daemon does not work."""
     if isinstance(error, RedisUnavailable):
         return str(error)
-    return next((own.text for own in problems(health)), f"cannot read the status: {error}")
+    return next((own.text for own in judge_health(health).problems), f"cannot read the status: {error}")

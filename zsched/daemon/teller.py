@@ -25,7 +25,6 @@ from zsched.storage.log import Log
 from zsched.storage.meta import server_now_ms
 from zsched.storage.named_texts import read_known
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 
 LOOK_S: Final = 1.0  # between two looks for a term
@@ -48,7 +47,7 @@ class Surroundings:
     def __post_init__(self) -> None:
         self.keys, self._known = keys_of(self.settings), list[Known]()
         self.scripts, self._log = Scripts(self.link, self.keys), Log(self.link, self.keys)
-        self.reader = Reader(self.link, self.keys, Encoder(self.settings.rq.serializer))
+        self.reader = Reader.by_settings(self.settings, self.link)
 
     def history(self) -> History:
         """Return a reader of the archive, which is healthy."""

@@ -107,7 +107,7 @@ def _memory(server: Server) -> str:
 @health_check("redis", Probe)
 def check_redis(probe: Probe) -> Finding:
     """Check the server's version, and the time of a round trip."""
-    round_trip_ms = min(_round_trip_ms(probe) for _ in range(_ASKED))
+    round_trip_ms, _ = _fastest_look(probe)
     said = f"{probe.server.product} at {probe.wire.where}, round trip {round_trip_ms:.2f} ms"
     if probe.server.release < OLDEST:
         return problem(said, "upgrade to Redis 6.2 or later, or Valkey: recurring schedules need COPY")
@@ -156,12 +156,6 @@ def check_slot(probe: Probe) -> Finding:
     elif failing:
         return warning(f"{failing} of {len(lines)} nodes of the Cluster do not answer", "start or remove them")
     return fine(f"slot {slot} of the Redis Cluster is whole; {len(lines)} nodes answer")
-
-
-def _round_trip_ms(probe: Probe) -> float:
-    sent_ms = probe.clock.monotonic_ms()
-    probe.ask("PING")
-    return probe.clock.monotonic_ms() - sent_ms
 
 
 # -- memory -----------------------------------------------------------------------------------------
@@ -266,7 +260,7 @@ def check_clock(probe: Probe) -> Finding:
     Compare the server's TIME with this machine's clock. The server read its clock between command and reply, so half of
     the round trip is uncertain.
     """
-    round_trip_ms, offset_ms = min((_compare(probe) for _ in range(_ASKED)), key=lambda compared: compared[0])
+    round_trip_ms, offset_ms = _fastest_look(probe)
     uncertain_ms = round_trip_ms / 2 + _GRAIN_MS
     said = f"the server's clock is {offset_ms:+,.0f} ms from this machine's, to within {uncertain_ms:.1f} ms"
     remedy = "run an NTP client on both: schedules fire by the server's clock, workers beat by their machines'"
@@ -303,8 +297,12 @@ def check_zone_rules(probe: Probe) -> Finding:
     return fine(f"tzdata {here}" + ("" if planned else "; no daemon has planned by any yet"))
 
 
+def _fastest_look(probe: Probe) -> tuple[float, float]:
+    """Return the fastest of some round trips in ms, and the server's clock minus this machine's then."""
+    return min(_compare(probe) for _ in range(_ASKED))
+
+
 def _compare(probe: Probe) -> tuple[float, float]:
-    """Return a round trip in ms, and the server's clock minus this machine's."""
     began_ms, sent_ms = probe.clock.now_ms(), probe.clock.monotonic_ms()
     seconds, micros = probe.ask("TIME")
     round_trip_ms = probe.clock.monotonic_ms() - sent_ms

@@ -24,7 +24,6 @@ Nothing else is needed for a new check: ``zsched status``, ``zsched doctor`` and
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -34,19 +33,14 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.entry import text
-from zsched.core.known import Known
 from zsched.core.occurrences.recent import RecentActivity
-from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.jobs import Registries, allowed_replies
 from zsched.storage.keys import Keys
-from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues, stalled_queues
 from zsched.storage.reader import Reader
 from zsched.storage.rights import Role
-from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
-from zsched.storage.workers import SlotWaits, slot_waits
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
 # for the rest.
@@ -82,40 +76,6 @@ class QueuesUnknown(NamedTuple):
     """This user may not read which workers take jobs from the queues."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """One reading of a namespace. No archive is asked, so a failing archive delays nothing."""
-
-    overview: Overview
-    recent: RecentActivity
-    queues: StalledQueues | QueuesUnknown
-    slots: SlotWaits
-    known: Sequence[Known] = ()
-
-    @classmethod
-    def read(cls, reader: Reader, clock: Clock) -> Self:
-        """
-        Read the facts now; queues: those with the namespace's runs, and those that its schedules use.
-
-        Raises:
-            RedisUnavailable, RedisRefused.
-        """
-        queues: StalledQueues | QueuesUnknown
-        try:
-            queues = reader.on_wire(stalled_queues).of_ours
-        except RedisRefused:  # the doctor says which right is missing
-            queues = QueuesUnknown()
-        recent = reader.recent(clock)
-        if isinstance(queues, StalledQueues):
-            queues = queues.after(recent)
-        slots = SlotWaits(0)
-        with suppress(RedisRefused):
-            slots = reader.on_wire(slot_waits)
-        known = reader.known()
-        overview = reader.overview(known)  # read last: the verdict needs the latest state
-        return cls(overview, recent, queues, slots, known)
-
-
 # -- the doctor's connection to one Redis -----------------------------------------------------------
 
 
@@ -143,7 +103,7 @@ class Probe:
     @cached_property
     def reader(self) -> Reader:
         """The reader of the namespace."""
-        return Reader(self.link, self.keys, Encoder(self.settings.rq.serializer))
+        return Reader.by_settings(self.settings, self.link)
 
     @cached_property
     def recent(self) -> RecentActivity:

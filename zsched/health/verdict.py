@@ -8,11 +8,11 @@ hide the next outage.
 Remedies end with commands to copy into a shell. Each command reaches the Redis that was checked.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from zsched.health import checks_archives, checks_daemons, checks_recent, checks_server
-from zsched.health.facts import DaemonHealth, Facts, Finding, Probe, RedisUnseen, Severity, checks_of
+from zsched.health.facts import DaemonHealth, Finding, Probe, RedisUnseen, Severity, checks_of
 from zsched.storage.shell import Shell
 
 # All checks of facts, which do not ask Redis for more. Warnings have this order.
@@ -40,28 +40,16 @@ class HealthVerdict(NamedTuple):
         return not self.problems
 
 
-def judge_health(facts: Facts, shell: Shell) -> HealthVerdict:
-    """Return the verdict on *facts*, with the commands of remedies written by *shell*."""
-    seen = facts.overview.server, facts.overview, facts.recent, facts.queues, facts.slots
-    found = [one.completed(shell.written) for one in _findings(*seen)]
-    return HealthVerdict(_problems(found), [one for one in found if one.severity is Severity.WARNING])
-
-
-def problems(*facts: object) -> list[Finding]:
-    """Return the problems of *facts*, each of a type that checks need, the worst first."""
-    return _problems(_findings(*facts))
-
-
-def _problems(findings: Iterable[Finding]) -> list[Finding]:
-    found = (one for one in findings if one.severity is Severity.PROBLEM)
-    return sorted(found, key=lambda one: (*WORST, one.name).index(one.name))
-
-
-def _findings(*facts: object) -> Iterator[Finding]:
+def judge_health(*facts: object, shell: Shell | None = None) -> HealthVerdict:
+    """Return the verdict on *facts*, each of a type that checks need; *shell* writes the commands of remedies."""
     by_type = {type(fact): fact for fact in facts}
-    yield from causes_of(
-        one for check in CHECKS if check.needs in by_type for one in check.findings(by_type[check.needs])
-    )
+    checks = [(check, by_type[check.needs]) for check in CHECKS if check.needs in by_type]
+    found = causes_of(one for check, fact in checks for one in check.findings(fact))
+    if shell is not None:
+        found = [one.completed(shell.written) for one in found]
+    problems = (one for one in found if one.severity is Severity.PROBLEM)
+    worst_first = sorted(problems, key=lambda one: (*WORST, one.name).index(one.name))
+    return HealthVerdict(worst_first, [one for one in found if one.severity is Severity.WARNING])
 
 
 def causes_of(findings: Iterable[Finding]) -> list[Finding]:

@@ -29,6 +29,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
 
+from zsched.config.parsing import listen_parts
 from zsched.config.settings import MetricsSettings
 from zsched.core.clock import Clock
 from zsched.daemon.loop import Failures, Loop
@@ -196,7 +197,7 @@ class _Handler(WSGIRequestHandler):
 
 
 def _listen(settings: MetricsSettings, clock: Clock) -> _Server:
-    host, port = settings.address
+    host, port = listen_parts(settings.listen or "")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return _Server(family, host, port, clock)

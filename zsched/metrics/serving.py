@@ -19,10 +19,9 @@ with a short timeout: Prometheus gives up after ten seconds by default, and need
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -34,7 +33,7 @@ from zsched.core.options.choices import Priority
 from zsched.daemon.loop import Failures
 from zsched.errors import ZschedError
 from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen
-from zsched.health.verdict import problems
+from zsched.health.verdict import judge_health
 from zsched.metrics.families import counter, gauge, histogram
 from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, LogTally, Names, label_text
 from zsched.metrics.pages import served
@@ -45,7 +44,6 @@ from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.queues import WITHIN_MS, warned_jobs
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 
 LONGEST_S: Final = 2.0  # for a connection or a reply
@@ -53,18 +51,13 @@ _EVERY_MS: Final = 1000.0
 _SOON_EVERY_MS: Final = 10_000.0  # for the schedules due soon: 15 ms of the processor if each lane is long (measured)
 
 
-@dataclass(frozen=True, slots=True)
-class RedisReading:
-    """
-    One reading of Redis. Without an answer ``overview`` is None, and ``trouble`` is the reason. ``depths``, ``warned``
-    and ``due_soon``: by queue.
-    """
+class RedisReading(NamedTuple):
+    """One reading of Redis. ``depths``, ``warned`` and ``due_soon``: by queue."""
 
-    overview: Overview | None = None
-    depths: Mapping[str, int] = field(default_factory=dict)
-    warned: Mapping[str, int] = field(default_factory=dict)
-    due_soon: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    trouble: str = ""
+    overview: Overview
+    depths: Mapping[str, int]
+    warned: Mapping[str, int]
+    due_soon: Mapping[str, Mapping[str, int]]
 
 
 class CachedReader:
@@ -72,11 +65,11 @@ class CachedReader:
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader, self._clock, self._lock = reader, clock, Lock()
-        self._reading, self._looked_ms = RedisReading(), float("-inf")
+        self._reading: RedisReading | RedisUnseen = RedisUnseen("it was not read yet")
         self._due_soon: Mapping[str, Mapping[str, int]] = {}
-        self._counted_ms = float("-inf")
+        self._looked_ms = self._counted_ms = float("-inf")
 
-    def read(self) -> RedisReading:
+    def read(self) -> RedisReading | RedisUnseen:
         """Return a reading that is at most a second old. A Redis that is unreachable or refuses is a reading too."""
         with self._lock:
             if self._clock.monotonic_ms() - self._looked_ms >= _EVERY_MS:
@@ -84,7 +77,7 @@ class CachedReader:
                 self._looked_ms = self._clock.monotonic_ms()
             return self._reading
 
-    def _read_redis(self) -> RedisReading:
+    def _read_redis(self) -> RedisReading | RedisUnseen:
         try:
             overview, warned = self._reader.overview(), self._reader.on_wire(warned_jobs)
             depths = self._reader.on_wire(lambda wire, keys: Registries(wire, keys.rq).depths())
@@ -93,7 +86,7 @@ class CachedReader:
                 self._counted_ms = self._clock.monotonic_ms()
             return RedisReading(overview, depths, warned, self._due_soon)
         except ZschedError as error:
-            return RedisReading(trouble=str(error))
+            return RedisUnseen(str(error))
 
 
 # -- the collector ----------------------------------------------------------------------------------
@@ -113,8 +106,8 @@ class DaemonCollector(Collector):
         yield gauge("build_info", "Versions of this daemon.", {versions: 1}, tuple(self._build))
         reading = self._redis.read()
         help = "Reachability of Redis at this daemon's last reading: 1 or 0."
-        yield gauge("redis_up", help, reading.overview is not None)
-        if reading.overview is not None:
+        yield gauge("redis_up", help, isinstance(reading, RedisReading))
+        if isinstance(reading, RedisReading):
             if reading.overview.server is not None:
                 yield from _of_server(reading.overview.server)
             yield from _of_redis(reading.overview)
@@ -266,7 +259,7 @@ def serving(
     keys, queues = keys_of(settings), Names()
     meter = DaemonMeter(keys.run_suffix, queues, health)
     link = link_of(settings, LONGEST_S)
-    reader = CachedReader(Reader(link, keys, Encoder(settings.rq.serializer)), clock)
+    reader = CachedReader(Reader.by_settings(settings, link), clock)
     registry = CollectorRegistry()
     registry.register(DaemonCollector(meter, reader, queues, build))
     ProcessCollector(registry=registry)  # seconds of processor, memory, open files
@@ -283,10 +276,10 @@ def serving(
 
     def ready() -> tuple[bool, str]:
         seen = reader.read()
-        server = None if seen.overview is None else seen.overview.server
-        found = problems(RedisUnseen(seen.trouble) if seen.overview is None else server, health)
-        reasons = [one.text for one in found if one.name != "memory"]  # it works until then
-        if not reasons and server and (objection := server.objection(settings.daemon.allow_eviction)):
+        about = seen.overview.server if isinstance(seen, RedisReading) else seen
+        reasons = [one.text for one in judge_health(about, health).problems if one.name != "memory"]  # works until then
+        allows_eviction = settings.daemon.allow_eviction
+        if not reasons and isinstance(about, Server) and (objection := about.objection(allows_eviction)):
             reasons = [f"may not lead: {objection}"]  # it changed since this daemon connected
         return not reasons, reasons[0] if reasons else "leader" if health.leads else "standby"
 

@@ -5,8 +5,9 @@ A label has a bounded number of values: a route is its template and never a path
 type.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from zsched.metrics.meter import OTHER, Distribution
@@ -21,7 +22,7 @@ class WebMeter:
 
     def __init__(self) -> None:
         self.requests = Counter[tuple[str, str, str]]()  # by route, method and class of the status
-        self.request_s: dict[tuple[str, str], Distribution] = {}  # by route and method
+        self.request_s = defaultdict[tuple[str, str], Distribution](partial(Distribution, REQUEST_S))  # by both
         self.refused = Counter[str]()
         self.streams = 0
 
@@ -29,9 +30,7 @@ class WebMeter:
         """Count a request whose answer began after *took_ms*. *route*: the template; None: there is none."""
         route, method = route or OTHER, method if method in _METHODS else OTHER
         self.requests[route, method, _CLASSES[status // 100]] += 1
-        if (times := self.request_s.get((route, method))) is None:
-            times = self.request_s[route, method] = Distribution(REQUEST_S)
-        times.observe(took_ms / 1000)
+        self.request_s[route, method].observe(took_ms / 1000)
 
     def refuse(self, reason: str) -> None:
         """Count a request that was answered with an error."""

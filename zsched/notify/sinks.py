@@ -11,6 +11,10 @@ ping     GET of a URL each minute while the daemons are healthy: a dead-man's sw
 
 A sink sends at least once: its ``send`` raises SinkFailed unless the receiver took the message. The message's id goes
 with it, so that the receiver can leave out repeats.
+
+Sentry and ping also keep monitors: one per recurring schedule, made from its trigger and zone, and removed with it.
+They notice what zsched cannot tell: that no daemon, or no Redis, is there to do it. A rule that they do not understand
+(``rrule``, seconds, less than a minute) has none.
 """
 
 from __future__ import annotations
@@ -18,19 +22,24 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import re
 import smtplib
 import ssl
 from collections.abc import Mapping
+from datetime import timedelta
 from email.message import EmailMessage
 from fnmatch import fnmatchcase
+from hashlib import blake2b
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from zsched.config.bounds import FILTERS
 from zsched.config.reading import read_password_file
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.facets import Facets
+from zsched.core.model import Schedule
+from zsched.core.runs.run import Run, RunStatus
 from zsched.core.wording import in_a_line
 from zsched.errors import ConfigError, ZschedError
 from zsched.notify.message import UNHEALTHY, USUAL, Message
@@ -40,11 +49,25 @@ if TYPE_CHECKING:
 
 _EVERY_S: Final = 60.0
 _WAIT_S: Final = 10.0  # for a connection, and for each part of an answer
+_SLUG: Final = 50  # characters of a monitor's name, at most, at Sentry
+_MARGIN_S: Final = 300  # a monitored run may be so late
+_LONGEST_S: Final = 1800  # the same for its duration, without a timeout
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class SinkFailed(ZschedError):
     """A receiver did not take a message, or cannot be reached."""
+
+
+class Monitor(NamedTuple):
+    """A monitor: *id* of its schedule, its name there, and when the next run is expected: *cron* or *every_s*."""
+
+    id: str
+    slug: str
+    cron: str
+    every_s: int
+    tz: str
+    longest_s: int
 
 
 class Sink:
@@ -98,6 +121,15 @@ class Sink:
     def send(self, message: Message) -> None:
         """Send *message*. Raises SinkFailed."""
         raise NotImplementedError
+
+    def put_monitor(self, monitor: Monitor) -> None:
+        """Make *monitor*, or change it. Raises SinkFailed."""
+
+    def check_in(self, monitor: Monitor, run: Run) -> None:
+        """Tell *monitor* the end of *run*. Raises SinkFailed."""
+
+    def remove_monitor(self, id: str) -> None:
+        """Remove the monitor of schedule *id*. Raises SinkFailed."""
 
     def close(self) -> None:
         """Close what is open."""
@@ -204,7 +236,11 @@ class Email(Sink, kind="email"):
 
 
 class Sentry(HttpSink, kind="sentry"):
-    """*url* is the project's DSN. A message is an event, grouped by kind, function and reason."""
+    """
+    *url* is the project's DSN. A message is an event, grouped by kind, function and reason. A check-in makes its
+    monitor (docs.sentry.io, crons, "upserting"). ``monitors`` is the organization in Sentry's API, for removing; that
+    needs a token, the secret.
+    """
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
         super().__init__(name, given, namespace)
@@ -226,9 +262,29 @@ class Sentry(HttpSink, kind="sentry"):
             "tags": {"zsched.kind": message.kind, "zsched.namespace": message.namespace},
             "extra": {"count": message.count, "events": message.events},
         }
-        self.envelope("event", event, message.id)
+        self._envelope("event", event, message.id)
 
-    def envelope(self, kind: str, item: Mapping[str, Any], id: str) -> None:
+    def check_in(self, monitor: Monitor, run: Run) -> None:
+        schedule: dict[str, Any] = {"type": "crontab", "value": monitor.cron}
+        if not monitor.cron:
+            schedule = {"type": "interval", "value": monitor.every_s // 60, "unit": "minute"}
+        id = blake2b(run.id.encode(), digest_size=16).hexdigest()
+        config = {"schedule": schedule, "timezone": monitor.tz, "checkin_margin": _MARGIN_S // 60}
+        item = {
+            "check_in_id": id,
+            "monitor_slug": monitor.slug,
+            "status": "ok" if run.status is RunStatus.SUCCEEDED else "error",
+            "duration": None if run.duration_ms is None else run.duration_ms / 1000,
+            "monitor_config": {**config, "max_runtime": max(monitor.longest_s // 60, 1)},
+        }
+        self._envelope("check_in", item, id)
+
+    def remove_monitor(self, id: str) -> None:
+        url = f"{self.given['monitors'].rstrip('/')}/monitors/{slug_of(self.namespace, id)}/"
+        if self.secret is not None:
+            self.ask("DELETE", url, Authorization=f"Bearer {self.secret}")
+
+    def _envelope(self, kind: str, item: Mapping[str, Any], id: str) -> None:
         """Send an envelope with one *item*. Raises SinkFailed."""
         body, at = json.dumps(item).encode(), from_ms(SystemClock().now_ms()).isoformat().replace("+00:00", "Z")
         head = {"event_id": id, "sent_at": at}
@@ -240,10 +296,14 @@ class Sentry(HttpSink, kind="sentry"):
 
 
 class Ping(HttpSink, kind="ping"):
-    """A dead-man's switch of healthchecks.io, or of another program that expects a request each minute."""
+    """
+    A dead-man's switch of healthchecks.io, or of another program that expects a request each minute. ``monitors`` is
+    the address of healthchecks, with its API, version 3; the API's key is the secret.
+    """
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
         super().__init__(name, {**given, "on": ()}, namespace)
+        self._made = dict[str, tuple[Monitor, str]]()  # by schedule: the last one that was put, and where it is pinged
 
     def send(self, message: Message) -> None:
         self.ping()
@@ -252,7 +312,56 @@ class Ping(HttpSink, kind="ping"):
         """Tell that all is well. Raises SinkFailed."""
         self.ask("GET", self._url)
 
+    def put_monitor(self, monitor: Monitor) -> None:
+        if monitor.id in self._made and self._made[monitor.id][0] == monitor:
+            return
+        when = {"schedule": monitor.cron, "tz": monitor.tz} if monitor.cron else {"timeout": monitor.every_s}
+        more = {"grace": _MARGIN_S + monitor.longest_s, "tags": "zsched", "unique": ["slug"]}
+        made = self._ask_api("POST", "", {"name": monitor.id, "slug": monitor.slug, **when, **more})
+        self._made[monitor.id] = monitor, str(made.json()["ping_url"])
+
+    def check_in(self, monitor: Monitor, run: Run) -> None:
+        url = self._made[monitor.id][1] + ("" if run.status is RunStatus.SUCCEEDED else "/fail")
+        self.ask("POST", url, run.error.encode())
+
+    def remove_monitor(self, id: str) -> None:
+        self._made.pop(id, None)
+        for check in self._ask_api("GET", f"?slug={slug_of(self.namespace, id)}").json()["checks"]:
+            self._ask_api("DELETE", str(check["ping_url"]).rpartition("/")[2])
+
+    def _ask_api(self, method: str, path: str, value: Mapping[str, Any] | None = None) -> httpx.Response:
+        url = f"{self.given['monitors'].rstrip('/')}/api/v3/checks/{path}"
+        body = None if value is None else json.dumps(value).encode()
+        return self.ask(method, url, body, X_Api_Key=self.secret or "")
+
 
 def sinks_of(tables: Mapping[str, Mapping[str, Any]], namespace: str) -> list[Sink]:
     """Return the sinks of the settings' *tables*, by name. Raises ConfigError."""
     return [Sink.of_kind[table["kind"]](name, table, namespace) for name, table in tables.items()]
+
+
+# -- monitors -------------------------------------------------------------------------------------
+
+
+def monitor_of(schedule: Schedule, namespace: str) -> Monitor | None:
+    """Return the monitor of a *schedule*; None if its rule cannot be monitored."""
+    spec = schedule.trigger
+    if spec is None:
+        return None
+    value = spec.kind.to_option(spec.expr)
+    cron = value if isinstance(value, str) else ""
+    every_s = int(value.total_seconds()) if isinstance(value, timedelta) else 0
+    if len(cron.split()) != 5 and every_s < 60:  # also an rrule
+        return None
+    return Monitor(
+        schedule.id, slug_of(namespace, schedule.id), cron, every_s, spec.tz, schedule.timeout_s or _LONGEST_S
+    )
+
+
+def slug_of(namespace: str, id: str) -> str:
+    """Return the name of the monitor of schedule *id*: a-z, 0-9, _ and -; two ids have two names."""
+    whole = f"{namespace}-{id}"
+    slug = re.sub(r"[^a-z0-9_-]", "-", whole.lower())
+    if slug == whole and len(slug) <= _SLUG:
+        return slug
+    return f"{slug[: _SLUG - 9]}-{blake2b(whole.encode(errors='replace'), digest_size=4).hexdigest()}"

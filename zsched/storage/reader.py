@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from zsched.core.clock import Clock
 from zsched.core.entry import text as shown
@@ -20,7 +20,7 @@ from zsched.core.record import Place, Record
 from zsched.core.runs.job import job_pairs
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Link, Wire
-from zsched.storage.keys import Keys
+from zsched.storage.keys import Keys, keys_of
 from zsched.storage.log import Log
 from zsched.storage.meta import asking, server_now_ms, throttled_sets
 from zsched.storage.named_texts import read_calendars, read_known
@@ -31,6 +31,7 @@ from zsched.storage.scripts import Scripts
 from zsched.storage.throttled import HeldBack
 
 if TYPE_CHECKING:
+    from zsched.config.settings import Settings
     from zsched.core.known import Known
     from zsched.core.occurrences.recent import Ahead, RecentActivity
     from zsched.core.triggers.spec import Calendars
@@ -56,6 +57,11 @@ class Reader:
         self._link, self._keys = link, keys
         self._scripts = Scripts(link, keys)
         self._encoder = encoder
+
+    @classmethod
+    def by_settings(cls, settings: Settings, link: Link) -> Self:
+        """Return the reader of the namespace of *settings* over *link*. Raises ConfigError."""
+        return cls(link, keys_of(settings), Encoder(settings.rq.serializer))
 
     def now_ms(self) -> int:
         """Return the server's time, as scripts see it."""

@@ -34,7 +34,6 @@ from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
 from zsched.storage.meta import is_empty
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 from zsched.web import bulk, events, login, namespace, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access, Proxy
 from zsched.web.accounts_file import accounts_file
@@ -90,7 +89,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.accounts.read()  # a server begins with good accounts, or with none
     state.access = Access(client, state.accounts, proxy, settings, clock)
     state.is_empty = partial(is_empty, link, keys)
-    state.look, state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
+    state.look, state.reader = looking(settings, link), Reader.by_settings(settings, link)
     state.pulse, state.history = now.Pulse(app), HistoryReader(link, keys)
     meter = state.meter = WebMeter()
     state.exposition = _exposition(meter)

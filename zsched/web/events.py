@@ -75,95 +75,63 @@ class SentEvent(NamedTuple):
     text: bytes
 
 
-IsAdmitted = Callable[[], bool]
-
-
-class Gate:
-    """The right to a stream, asked for at most every *look_s* seconds."""
-
-    def __init__(self, is_admitted: IsAdmitted, look_s: float) -> None:
-        self._is_admitted, self._look_s, self._asked_s = is_admitted, look_s, 0.0
-
-    def is_open(self) -> bool:
-        """Return False if the stream must end."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._asked_s < self._look_s:
-            return True
-        self._asked_s = now_s
-        return self._is_admitted()
-
-
 class Events:
     """The reader of a process, and its streams."""
 
-    def __init__(self, client: AsyncClient, entries: Log, run_suffix: str, look_s: float = _LOOK_S) -> None:
-        self._client, self._log, self._run_suffix, self._look_s = client, entries, run_suffix, look_s
+    def __init__(self, client: AsyncClient, entries: Log, run_suffix: str) -> None:
+        self._client, self._log, self._run_suffix = client, entries, run_suffix
         self._kept = deque[SentEvent](maxlen=_KEPT)  # their seq is dense
         self._history = 0  # number of the history
         self._last = _BEGINNING
         self._news = asyncio.Event()
-        self._bell: asyncio.Handle | None = None
         self._joined = 0, 0, b"", 0  # history, first seq, texts, seq behind them
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
-    async def stream(self, after: Position | None, is_admitted: IsAdmitted) -> AsyncIterator[bytes]:
+    async def stream(self, after: Position | None) -> AsyncIterator[bytes]:
         """
-        Yield a comment, then events after *after*, or from now on, as long as *is_admitted*. That is asked once a
-        second, also while events wait. Raises RedisUnavailable.
+        Yield a comment, then events after *after*, or from now on; an empty text for each second without one. Raises
+        RedisUnavailable.
         """
         await self._begin()
         history, at = self._history, self._end
         is_held = after is None or self._is_kept(after) or await run(self._log.contains, after)
-        gate = Gate(is_admitted, self._look_s)
         yield self._greeting() if after is None else _HELLO + b"\n"
         if not is_held:
             yield _RESET % _LOST
             history, at = self._history, self._end
         elif after is not None:
             async for event in self._from_log(after):
-                if not gate.is_open():
-                    return
                 yield event.text
                 after = event.position
             at = after.seq + 1  # the log may have been read further than memory
-        loop = asyncio.get_running_loop()
-        told_s = loop.time()
         while True:
-            if not gate.is_open():
-                return
             if history != self._history or at < self._first:
                 yield _RESET % _ANEW
                 history, at = self._history, self._first
             elif at < self._end:
-                told_s = loop.time()
                 text, at = self._texts_from(at)
                 yield text
             else:
                 await self._wait()
-            if loop.time() - told_s >= BEAT_EVERY_S:
-                told_s = loop.time()
-                yield _BEAT
+                yield b""
 
-    async def news(self, is_admitted: IsAdmitted, calm_s: float = _CALM_S) -> AsyncIterator[bytes]:
+    async def news(self, calm_s: float = _CALM_S) -> AsyncIterator[bytes]:
         """
-        Yield a comment, then a word after changes, at most one in *calm_s*, as long as *is_admitted*. Raises
-        RedisUnavailable.
+        Yield a comment, then a word after changes, at most one in *calm_s*; an empty text for each second without one.
+        Raises RedisUnavailable.
         """
         await self._begin()
-        seen, gate, loop = self._last, Gate(is_admitted, self._look_s), asyncio.get_running_loop()
+        seen = self._last
         yield _HELLO + b"\n"
-        told_s = loop.time()
-        while gate.is_open():
+        while True:
             if self._last != seen:
-                seen, told_s = self._last, loop.time()
+                seen = self._last
                 yield _NEWS
                 await asyncio.sleep(calm_s)
-            elif loop.time() - told_s >= BEAT_EVERY_S:
-                told_s = loop.time()
-                yield _BEAT
             else:
                 await self._wait()
+                yield b""
 
     async def close(self) -> None:
         """End the reader."""
@@ -192,13 +160,7 @@ class Events:
             self._kept.clear()
             self._history += 1
         self._kept.append(SentEvent(entry.position, self._text(entry)))
-        if self._bell is None:
-            self._bell = asyncio.get_running_loop().call_soon(self._ring)
-
-    def _ring(self) -> None:
-        """Wake all streams: once for events that come close together."""
-        self._bell = None
-        self._news.set()
+        self._news.set()  # the streams that wait wake once for all events that come before it is their turn
         self._news = asyncio.Event()
 
     def _texts_from(self, at: int) -> tuple[bytes, int]:
@@ -214,7 +176,7 @@ class Events:
     async def _wait(self) -> None:
         """Wait for an event, for a second at most."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._look_s):
+            async with asyncio.timeout(_LOOK_S):
                 await self._news.wait()
 
     @property
@@ -294,14 +256,13 @@ async def follow_events(request: Request, call: Admitted) -> Response:
     call.demand_all("the log")
     given = request.headers.get("last-event-id")
     hub: Events = request.app.state.events
-    return await streamed(request, partial(hub.stream, None if given is None else position_of_event(given)))
+    return await streamed(request, hub.stream(None if given is None else position_of_event(given)))
 
 
-async def streamed(request: Request, events: Callable[[IsAdmitted], AsyncIterator[bytes]]) -> Response:
-    """Return *events* as a stream, as long as the token of *request* may read them."""
-    stream = events(partial(_is_admitted, request))
-    first = await anext(stream)  # raises what goes wrong at the start, before anything was answered
-    told = request.app.state.meter.counted(_until_trouble(first, stream))
+async def streamed(request: Request, texts: AsyncIterator[bytes]) -> Response:
+    """Return *texts* of ``Events`` as a stream, as long as the token of *request* may read them."""
+    first = await anext(texts)  # raises what goes wrong at the start, before anything was answered
+    told = request.app.state.meter.counted(with_beats(first, texts, partial(_is_admitted, request)))
     return StreamingResponse(told, media_type="text/event-stream", headers=_STREAM)
 
 
@@ -313,11 +274,25 @@ def _is_admitted(request: Request) -> bool:
     return False
 
 
-async def _until_trouble(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a stream, which ends without Redis: the client connects again, with the id of its last event."""
+async def with_beats(
+    first: bytes, texts: AsyncIterator[bytes], is_admitted: Callable[[], bool], look_s: float = _LOOK_S
+) -> AsyncIterator[bytes]:
+    """
+    Yield *first* and the *texts* of a stream as long as *is_admitted*, which is asked every *look_s* seconds, also
+    while events wait; and beats where it is silent. Without Redis it ends: the client connects again, with the id of
+    its last event.
+    """
+    now_s = asyncio.get_running_loop().time
+    asked_s = told_s = now_s()
     yield first
     try:
-        async for text in stream:
-            yield text
+        async for text in texts:
+            if now_s() - asked_s >= look_s:
+                asked_s = now_s()
+                if not is_admitted():
+                    return
+            if text or now_s() - told_s >= BEAT_EVERY_S:
+                told_s = now_s()
+                yield text or _BEAT
     except ZschedError as error:
         log.warning("stream_ended", reason=str(error))

@@ -9,6 +9,7 @@ know what became of it.
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
 
@@ -45,6 +46,17 @@ class Passing:
         await self._app(scope, receive, send)
 
 
+def telling(send: Send, begin: Callable[[Message], None]) -> Send:
+    """Return *send*, with *begin* called before an answer begins, with its status and headers."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            begin(message)
+        await send(message)
+
+    return sending
+
+
 class Identified(Passing):
     """
     Gives each request an id, that of its header if it is well-formed. Its answer and all lines of the server's log that
@@ -61,18 +73,16 @@ class Identified(Passing):
         id = given if _ID.fullmatch(given) else uuid4().hex
         structlog.contextvars.bind_contextvars(request_id=id)  # of this request's asyncio task
 
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers, state, status = MutableHeaders(scope=message), scope.get("state", {}), message["status"]
-                headers[REQUEST_ID] = id
-                if state.get("is_replay") and status < 400:
-                    headers["Idempotency-Replayed"] = "true"
-                if scope["method"] not in READS:
-                    took = {"status": status, "ms": round(self._clock.monotonic_ms() - began_ms, 1)}
-                    log.info("change_answered", by=state.get("by"), method=scope["method"], path=scope["path"], **took)
-            await send(message)
+        def begin(message: Message) -> None:
+            headers, state, status = MutableHeaders(scope=message), scope.get("state", {}), message["status"]
+            headers[REQUEST_ID] = id
+            if state.get("is_replay") and status < 400:
+                headers["Idempotency-Replayed"] = "true"
+            if scope["method"] not in READS:
+                took = {"status": status, "ms": round(self._clock.monotonic_ms() - began_ms, 1)}
+                log.info("change_answered", by=state.get("by"), method=scope["method"], path=scope["path"], **took)
 
-        await self._app(scope, receive, sending)
+        await self._app(scope, receive, telling(send, begin))
 
 
 class ForwardedScheme(Passing):
@@ -127,16 +137,10 @@ class Deadline(Passing):
         if scope["method"] not in READS or not scope["path"].startswith(self._prefix):
             await self._app(scope, receive, send)
             return
-
         limit = asyncio.timeout(self._read_s)
-
-        async def passing(message: Message) -> None:
-            limit.reschedule(None)
-            await send(message)
-
         try:
             async with limit:
-                await self._app(scope, receive, passing)
+                await self._app(scope, receive, telling(send, lambda _: limit.reschedule(None)))
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -158,22 +162,17 @@ class Measured(Passing):
             return
         began_ms, has_begun = self._clock.monotonic_ms(), False
 
-        def note(status: int) -> None:
+        def note(message: Message) -> None:
             nonlocal has_begun
             has_begun = True
             took_ms = self._clock.monotonic_ms() - began_ms
-            self._meter.answered(self._template(scope), scope["method"], status, took_ms)
-
-        async def noting(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                note(message["status"])
-            await send(message)
+            self._meter.answered(self._template(scope), scope["method"], message["status"], took_ms)
 
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, telling(send, note))
         except Exception:
             if not has_begun:
-                note(500)
+                note({"status": 500})
             raise
 
     def _template(self, scope: Scope) -> str | None:

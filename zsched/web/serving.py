@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from zsched.config.parsing import listen_parts
 from zsched.config.settings import Settings
 from zsched.config.urls import host_port
 from zsched.daemon.supervisor import Supervisor
@@ -45,13 +46,11 @@ def bound(settings: Settings) -> socket.socket:
         ConfigError: the address is not of loopback, and nothing encrypts what comes there.
     """
     listen = settings.web.listen
-    host, _, port = listen.rpartition(":")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(*listen_parts(listen), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ZschedError(f"[web] listen={listen!r}: {error.strerror}; give an address of this machine") from error
+    family, kind, protocol, _, address = found[0]
     if not ipaddress.ip_address(address[0]).is_loopback and not settings.web.allow_plain:
         problem = "tokens would go over the network unencrypted"
         remedy = "listen on 127.0.0.1 behind a proxy with TLS; or, in a container, set [web] allow_plain = true"

@@ -19,7 +19,7 @@ from zsched import AsyncClient, Client
 from zsched.aio.link import AsyncLink
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.web.events import Events
+from zsched.web.events import Events, with_beats
 
 CUTS = 100
 STREAMS = 1000
@@ -259,9 +259,10 @@ def test_events_that_wait_are_not_sent_to_a_token_that_was_revoked(redis_url: st
 
     async def read() -> int:
         link, keys = AsyncLink.from_url(redis_url, 5), Keys("default")
-        events, admitted, seen = Events(AsyncClient(link), Log(link, keys), "", look_s=0), True, 0
+        events, admitted, seen = Events(AsyncClient(link), Log(link, keys), ""), True, 0
 
-        stream = events.stream(None, lambda: admitted)
+        texts = events.stream(None)
+        stream = with_beats(await anext(texts), texts, lambda: admitted, look_s=0)
         await anext(stream)
         for number in range(WAITING):
             writer.schedule("app.x", id=f"s{number}", after=60)
@@ -279,8 +280,9 @@ def test_news_is_one_word_for_many_changes(redis_url: str) -> None:
 
     async def read() -> list[bytes]:
         link, keys = AsyncLink.from_url(redis_url, 5), Keys("default")
-        events = Events(AsyncClient(link), Log(link, keys), "", look_s=0)
-        words = events.news(lambda: True, calm_s=0)
+        events = Events(AsyncClient(link), Log(link, keys), "")
+        texts = events.news(calm_s=0)
+        words = with_beats(await anext(texts), texts, lambda: True)
         told = [await anext(words)]
         for number in range(100):
             writer.schedule("app.x", id=f"s{number}", after=60)

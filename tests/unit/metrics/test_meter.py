@@ -77,10 +77,10 @@ class Seen(CachedReader):
     """A reader with a given *overview*."""
 
     def __init__(self, overview: Overview) -> None:
-        self._reading = RedisReading(overview)
+        self._seen = RedisReading(overview, {}, {}, {})
 
     def read(self) -> RedisReading:
-        return self._reading
+        return self._seen
 
 
 def scraped(**changes: Any) -> dict[str, dict[str, float]]:

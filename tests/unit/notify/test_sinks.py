@@ -10,8 +10,7 @@ from zsched.config.settings import load_settings
 from zsched.core.facets import Facets
 from zsched.errors import ConfigError
 from zsched.notify.message import Message
-from zsched.notify.monitors import slug_of
-from zsched.notify.sinks import SinkFailed, sinks_of
+from zsched.notify.sinks import SinkFailed, sinks_of, slug_of
 
 
 def load(folder: Path, text: str) -> Any:

@@ -16,13 +16,12 @@ from typing import Final
 
 import click
 
-from zsched.cli.output import Progress, say
+from zsched.cli.output import Progress
 from zsched.cli.parameters import zone_option
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.cli.recovering.archives import NoArchive, OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, RecoveryReport
 from zsched.client.calls import caller
-from zsched.config.settings import Settings
 from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
 from zsched.core.recovery.difference import judge
@@ -37,7 +36,6 @@ from zsched.storage.log import Log
 from zsched.storage.overview import Overview
 from zsched.storage.questions import Naming
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import Encoder
 
 _DRY_RUN: Final = "zsched archive recover --dry-run shows what is missing"
 _SLEEP_S: Final = 0.1  # while only time has to pass
@@ -69,9 +67,9 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
       zsched archive recover --from /var/lib/zsched/default-redis-6379-0/1.db
     """
     try:
-        settings, is_quiet = invocation.settings(), invocation.wants_json
-        manual = ManualRecovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)
-        outcome = manual.preview(lists_all or is_quiet) if dry_run else manual.put_back(lists_all or is_quiet)
+        manual = ManualRecovery(invocation, file, is_dry=dry_run, is_forced=force)
+        keeps_all = lists_all or invocation.wants_json
+        outcome = manual.preview(keeps_all) if dry_run else manual.put_back(keeps_all)
     except NoArchive as error:
         invocation.tell_error(str(error), error)
         return NOT_FOUND
@@ -100,17 +98,15 @@ def stopping() -> Iterator[list[int]]:
 
 
 class ManualRecovery:
-    """
-    One run of the command. *file*: the archive given by --from; *is_dry*: it will only ``look``; *is_quiet*:
-    no progress is reported.
-    """
+    """One run of the command. *file*: the archive given by --from; *is_dry*: it will only ``look``."""
 
-    def __init__(self, settings: Settings, file: Path | None, *, is_dry: bool, is_forced: bool, is_quiet: bool) -> None:
+    def __init__(self, invocation: Invocation, file: Path | None, *, is_dry: bool, is_forced: bool) -> None:
         """Choose the archive. Raises NoArchive, ArchiveError, ConfigError."""
-        self._settings, self._is_named, self._is_forced = settings, file is not None, is_forced
-        self._is_quiet, self._keys = is_quiet, keys_of(settings)
-        self._link = link_of(settings)
-        self._reader = Reader(self._link, self._keys, Encoder(settings.rq.serializer, settings.limits.payload_bytes))
+        self._settings = settings = invocation.settings()
+        self._is_named, self._is_forced = file is not None, is_forced
+        self._say, self._is_quiet = invocation.remark, invocation.wants_json
+        self._keys, self._link = keys_of(settings), link_of(settings)
+        self._reader = Reader.by_settings(settings, self._link)
         is_chosen = file is not None or settings.archive.path is not None
         gen = None if is_chosen else Naming(self._link, self._keys).gen()
         self._path = choose(settings, file, gen, is_only_read=is_dry, say=self._say)
@@ -274,10 +270,6 @@ class ManualRecovery:
         archive = f"its archive {report.place} is {report.state.value}" if report else "it reports no archive"
         remedy = "daemons restore lost data automatically; use --force to restore now, and " + _DRY_RUN
         return f"daemon {overview.leader} leads, and {archive}: {remedy}"
-
-    def _say(self, text: str) -> None:
-        if not self._is_quiet:
-            say(text)
 
     def _kept(self) -> str:
         number = self._difference.schedules

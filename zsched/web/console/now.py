@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from fastapi import APIRouter, FastAPI
@@ -52,8 +53,7 @@ class Shared(Generic[T]):
         """Return a result whose reading began at most *old_s* seconds before this call. Raises what *read* raises."""
         asked_s = _now_s()
         while True:
-            if self._reading is None or (self._reading.done() and not self._is_newer(asked_s - self._old_s)):
-                self._begin()
+            self._refresh(asked_s - self._old_s)
             began_s, reading = self._began_s, self._reading
             assert reading is not None
             found = await asyncio.shield(reading)
@@ -67,8 +67,7 @@ class Shared(Generic[T]):
         """
         if self._last is None or self._last[0] < _now_s() - self._most_s:
             return await self.get()
-        if self._reading is not None and self._reading.done() and not self._is_newer(_now_s() - self._old_s):
-            self._begin()
+        self._refresh(_now_s() - self._old_s)
         return self._last[1]
 
     async def in_time(self, patience_s: float, otherwise: T) -> T:
@@ -79,10 +78,11 @@ class Shared(Generic[T]):
         except TimeoutError:
             return otherwise
 
-    def _is_newer(self, than_s: float) -> bool:
-        return self._last is not None and self._last[0] == self._began_s >= than_s
-
-    def _begin(self) -> None:
+    def _refresh(self, since_s: float) -> None:
+        """Begin to read, unless a reading runs, or the last one began after *since_s* and did not fail."""
+        is_new = self._last is not None and self._last[0] == self._began_s >= since_s
+        if self._reading is not None and (is_new or not self._reading.done()):
+            return
         began_s = self._began_s = _now_s()
 
         def note(reading: asyncio.Future[T]) -> None:
@@ -98,26 +98,19 @@ def _now_s() -> float:
 
 
 class Pulse:
-    """The state of the namespace, read once for all viewers."""
+    """
+    The state of the namespace, read once for all viewers. ``status`` returns the verdict and the facts (raises
+    RedisUnavailable, RedisRefused), ``chart`` a bar for each of the last minutes, and ``replacements`` the retries of
+    the last half hour; neither has any if it is not known in time.
+    """
 
     def __init__(self, app: FastAPI) -> None:
         self._state = app.state
-        self._status = Shared(lambda: run(self._state.look), _STATUS_OLD_S)
-        self._chart = Shared(self._counted, _CHART_OLD_S, _MOST_S)
-        self._replacements = Shared(self._replaced, _REPLACEMENTS_OLD_S, _MOST_S)
-
-    async def status(self) -> StatusView:
-        """Return the verdict and the facts. Raises RedisUnavailable, RedisRefused."""
-        found: StatusView = await self._status.get()
-        return found
-
-    async def chart(self) -> list[dict[str, Any]]:
-        """Return a bar for each of the last minutes; none if that is not known in time."""
-        return await self._chart.in_time(_PATIENCE_S, [])
-
-    async def replacements(self) -> Replacements:
-        """Return the retries of the last half hour; none if that is not known in time."""
-        return await self._replacements.in_time(_PATIENCE_S, Replacements())
+        self.status: Callable[[], Awaitable[StatusView]] = Shared(lambda: run(self._state.look), _STATUS_OLD_S).get
+        chart = Shared(self._counted, _CHART_OLD_S, _MOST_S)
+        replacements = Shared(self._replaced, _REPLACEMENTS_OLD_S, _MOST_S)
+        self.chart = partial(chart.in_time, _PATIENCE_S, [])
+        self.replacements = partial(replacements.in_time, _PATIENCE_S, Replacements())
 
     async def _replaced(self) -> Replacements:
         with suppress(ZschedError):
@@ -140,7 +133,7 @@ async def now(view: Viewed) -> Response:
     pulse: Pulse = view.request.app.state.pulse
     bars = await pulse.chart()  # the first viewer may wait for an archive: the state comes after that
     status = await pulse.status()
-    replacements = await pulse.replacements() if status.facts.recent.failures else Replacements()
+    replacements = await pulse.replacements() if status.recent.failures else Replacements()
     return view.page("now", status=status, bars=bars, replacements=replacements, What=What)
 
 
@@ -148,7 +141,7 @@ async def now(view: Viewed) -> Response:
 async def news(view: Viewed) -> Response:
     """Stream a word after changes, for live pages: they read again then."""
     view.call.demand_all("the log")
-    return await streamed(view.request, view.request.app.state.events.news)
+    return await streamed(view.request, view.request.app.state.events.news())
 
 
 @router.get("/find")

@@ -1,7 +1,7 @@
 """Pages for operators: queues, workers, daemons, the log, the doctor's checks, and the accounts with what they did."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
@@ -17,7 +17,6 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import check_by, choice
-from zsched.core.story.source import Source
 from zsched.health.doctor import examine
 from zsched.health.facts import Finding, Severity
 from zsched.storage.keys import keys_of
@@ -59,14 +58,6 @@ class LogRow(NamedTuple):
         return self._replace(changes=[change for change in found if change.what is (what or change.what)])
 
 
-class Searched(NamedTuple):
-    """The found *rows*, the newest first, and their source. ``back_to_ms``: before this time there may be more."""
-
-    rows: Sequence[LogRow]
-    source: Source
-    back_to_ms: int | None
-
-
 @router.get("/queues")
 async def queues(view: Viewed) -> Response:
     """Show the queues: what waits, since when, who listens, and rate limits."""
@@ -89,7 +80,7 @@ async def daemons(view: Viewed) -> Response:
     """Show the daemons side by side, the leader first, with the lateness of the last five minutes."""
     view.call.demand_all("the daemons")
     status = await view.request.app.state.pulse.status()
-    return view.page("daemons", overview=status.facts.overview, late=status.facts.recent.stretches[1])
+    return view.page("daemons", overview=status.overview, late=status.recent.stretches[1])
 
 
 @router.post("/daemons:test")
@@ -113,11 +104,10 @@ async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str
     view.call.demand_all("the log")
     wanted, end = choice("what", what, What) if what else None, instant_of("until", until, view.zone())
     is_all, until_us = bool(all and not (by or id or wanted)), None if end is None else to_ms(end) * 1000
-    found = _searched(
-        view, *await view.call.client._log_search(by or None, id or None, wanted, _ENTRIES, until_us, is_all)
-    )
-    if id or wanted:
-        found = found._replace(rows=[row.only(id, wanted) for row in found.rows])
+    asked = by or None, id or None, wanted, _ENTRIES, until_us, is_all
+    entries, reached_us, source = await view.call.client._log_search(*asked)
+    back_to_ms = None if reached_us is None else reached_us // 1000
+    found = {"rows": [row.only(id, wanted) for row in _rows(view, entries)], "source": source, "back_to_ms": back_to_ms}
     return view.page("log", found=found, by=by, id=id, what=what, all=all, until=until, whats=[*What])
 
 
@@ -193,13 +183,11 @@ async def _accounts(view: View) -> dict[str, Any]:
     file = view.request.app.state.accounts
     known = file.with_uses(file.current())
     deeds = await asyncio.gather(*(view.call.client._log_search(one.name, limit=_DEEDS) for one, _ in known))
-    rows = [row for found in deeds for row in _searched(view, *found).rows]
+    rows = [row for entries, *_ in deeds for row in _rows(view, entries)]
     return {"accounts": known, "deeds": sorted(rows, key=lambda row: row.at_ms, reverse=True)[:_DEEDS]}
 
 
-def _searched(view: View, entries: Sequence[Entry], reached_us: int | None, source: Source) -> Searched:
-    suffix = view.request.app.state.run_suffix
-    back_to_ms = None if reached_us is None else reached_us // 1000
-    read = ((entry, *changes_or_problem(entry, suffix)) for entry in entries)
-    rows = [LogRow(one, found, problem or ("" if found else parse(one).sentence())) for one, found, problem in read]
-    return Searched(rows, source, back_to_ms)
+def _rows(view: View, entries: Iterable[Entry]) -> Iterator[LogRow]:
+    for entry in entries:
+        found, problem = changes_or_problem(entry, view.request.app.state.run_suffix)
+        yield LogRow(entry, found, problem or ("" if found else parse(entry).sentence()))

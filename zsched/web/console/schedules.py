@@ -30,7 +30,7 @@ from zsched.web import actions
 from zsched.web.answers import Problem, page_problem
 from zsched.web.console.drawing import STRIP, Strip, mark_of, words_of
 from zsched.web.console.view import PAGE, View, Viewed, chosen, given_filters, within
-from zsched.web.reading import with_times
+from zsched.web.reading import rfc3339, with_times
 from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
@@ -274,10 +274,5 @@ async def _backfill(view: View, id: str, given: Mapping[str, str], **options: An
 
 def instant_of(name: str, text: str, tz: str) -> datetime | None:
     """Return a time of a form as an instant, None for no text. Raises InvalidSchedule."""
-    if not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidSchedule(name, text, "not a time", "give one such as 2026-12-24T18:00") from None
-    return from_ms(instant_ms(name, at, tz))
+    at = rfc3339(name, text.replace(" ", "T") or None)
+    return None if at is None else from_ms(instant_ms(name, at, tz))

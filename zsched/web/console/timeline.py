@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -64,23 +64,6 @@ _FORECAST_ROWS: Final = {"occurrence": 200, "minute": 10}  # rows; of queues and
 _NOISE: Final = 10  # one or a tenth more or less is no difference of what ran, or was late
 _GRAVE: Final = {"failed": [FAILED], "did not run": [what.value for what in LEFT_OUT]}
 _KINDS: Final = _GRAVE | {"late": [LATE], "ran": [what.value for what in PUSHES]}
-
-
-class ListedRow(NamedTuple):
-    """An occurrence that did not run, or failed: what became of it, why it was not fired, and what ran in its place."""
-
-    mark: Mark
-    one: Change
-    words: str
-    cause: str
-    replacement: Replacement | None
-
-    @classmethod
-    def of(cls, one: Change, absences: Absences, replacements: Replacements) -> Self:
-        """Return the row of *one*."""
-        mark = mark_of(one)
-        cause = absences.reason(one) if mark is Mark.LEFT_OUT else ""  # a failed run has a reason of its own
-        return cls(mark, one, words_of(one), cause, replacements.of(one))
 
 
 @router.get("/timeline")
@@ -172,13 +155,24 @@ async def _found(view: View, shown: ShownTime, by: RowsBy, given: Mapping[str, A
         "bars": bars,
         "counted": counted,
         "rows": rows,
-        "left_out": [ListedRow.of(one, absences, replacements) for one in listed],
+        "left_out": [_listed(one, absences, replacements) for one in listed],
         "left_out_count": max(sum(bar["counts"][1] for bar in bars), sum(one.count for one in listed)),
         "is_list_cut": len(listed) == _LISTED,
         "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
         "legend": Mark,
         "zooms": [(name, shown.around(middle_ms, span)) for name, span in _ZOOMS.items()],
     }
+
+
+def _listed(
+    one: Change, absences: Absences, replacements: Replacements
+) -> tuple[Mark, Change, str, str, Replacement | None]:
+    """
+    Return the row of an occurrence that did not run, or failed: what became of it, why it was not fired, and what ran
+    in its place.
+    """
+    cause = absences.reason(one) if mark_of(one) is Mark.LEFT_OUT else ""  # a failed run has a reason of its own
+    return mark_of(one), one, words_of(one), cause, replacements.of(one)
 
 
 async def _absences(view: View, listed: Iterable[Change]) -> Absences:
