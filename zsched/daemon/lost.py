@@ -37,7 +37,7 @@ from typing import Final, NamedTuple, Self
 
 import structlog
 
-from zsched.archive.runs import open_runs
+from zsched.archive.runs import OpenRuns
 from zsched.core.entry import Position
 from zsched.core.options.choices import OnLost
 from zsched.core.pages import pages_of
@@ -119,9 +119,9 @@ class LostRuns:
         queued = self._tracker.take_queued()
         if not ours and not queued and not self._missing:
             return False
-        with open_runs(path) as runs:
+        with OpenRuns(path) as runs:
             as_of = runs.position
-            if runs.life is None or as_of is None or as_of.epoch != term.epoch:
+            if runs.is_bootstrapping or as_of is None or as_of.epoch != term.epoch:
                 return False
             open = runs.among(ours)
         seen = self._seen(open.values())

@@ -36,7 +36,7 @@ from typing import Final, Self
 
 import structlog
 
-from zsched.archive.runs import OpenRuns, open_runs
+from zsched.archive.runs import OpenRuns
 from zsched.core.entry import Position, text
 from zsched.core.pages import pages_of
 from zsched.core.runs.attempts import Attempt, joined
@@ -202,9 +202,9 @@ class Tracker:
         self.every_ms = _EVERY_MS if self._ended else _SELDOM_MS
         if not self._ended and not is_round:
             return False
-        with open_runs(path) as runs:
+        with OpenRuns(path) as runs:
             as_of = runs.position
-            if runs.life is None or as_of is None or not self._is_late_enough(as_of, term):
+            if runs.is_bootstrapping or as_of is None or not self._is_late_enough(as_of, term):
                 return False
             if self._of != (term.token, runs.life):
                 self._forget((term.token, runs.life))
@@ -326,7 +326,7 @@ class Tracker:
                 self._queued.append((one, job))
         queues: dict[str, str] = {}
         if forgotten:  # their jobs no longer name a queue; the archive does
-            with open_runs(path) as runs:
+            with OpenRuns(path) as runs:
                 queues = runs.queues(forgotten)
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
         return [(run._replace(queue=queues.get(run.id, run.queue)), seen) for run, seen in over]
