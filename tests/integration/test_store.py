@@ -26,7 +26,7 @@ KEYS = Keys("default")
 FIELDS = ["description", "app.task", "origin", "default", "timeout", "180", "zs", "1"]
 
 
-def _calls(count: int) -> Iterator[scripts.Call]:
+def _calls(count: int) -> Iterator[scripts.BulkCall]:
     """Yield puts of one row each, an hour from now."""
     due_ms = to_ms(datetime.now(UTC) + timedelta(hours=1))
     arguments = {
@@ -54,7 +54,7 @@ def test_replies_of_a_stream_come_in_order(link: Link, redis_client: redis.Redis
 def test_a_stream_reads_only_a_little_ahead(link: Link) -> None:
     read: list[int] = []
 
-    def source() -> Iterator[scripts.Call]:
+    def source() -> Iterator[scripts.BulkCall]:
         for n, call in enumerate(_calls(50)):
             read.append(n)
             yield call

@@ -33,6 +33,7 @@ run that a worker with a slow clock requeued may be taken for lost. RQ's workers
 import zlib
 from base64 import b64encode
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, Self
 
 import structlog
@@ -77,6 +78,7 @@ class LostDelays(NamedTuple):
 
 USUAL: Final = LostDelays()
 _Suspect = tuple[Run, JobFacts]  # a run that seems lost, and its job as read
+_Lapsed = Mapping[str, Sequence[str]]  # by run id: its lapsed entries in ``rq:wip``
 
 
 class LostRuns:
@@ -127,8 +129,9 @@ class LostRuns:
         seen = self._seen(open.values())
         silent = [(run, job) for run, job in seen if job.status == "started"]
         met = [*queued, *((run, job) for run, job in seen if job.status == "queued")]
-        self._lose(term, as_of, silent, lapsed, _SILENT_AT_ONCE, now_s)
-        self._lose(term, as_of, self._missed(met, lapsed, now_s), lapsed, _MISSED_AT_ONCE, now_s)
+        missed = self._missed(met, lapsed, now_s)
+        portions = chain(pages_of(silent, _SILENT_AT_ONCE), pages_of(missed, _MISSED_AT_ONCE))
+        self._lose(term, as_of, portions, lapsed, now_s * 1000)
         return False
 
     def _seen(self, runs: Iterable[Run]) -> list[_Suspect]:
@@ -175,17 +178,10 @@ class LostRuns:
     # -- the decision -----------------------------------------------------------------------------
 
     def _lose(
-        self,
-        term: Term,
-        as_of: Position,
-        suspects: Sequence[_Suspect],
-        lapsed: Mapping[str, Sequence[str]],
-        at_once: int,
-        now_s: int,
+        self, term: Term, as_of: Position, portions: Iterable[list[_Suspect]], lapsed: _Lapsed, now_ms: int
     ) -> None:
         written: Position | None = None
-        now_ms = now_s * 1000
-        for portion in pages_of(suspects, at_once):
+        for portion in portions:
             rows = [lost_row(run, job, lapsed.get(run.id, ()), now_ms) for run, job in portion]
             lost = self._dispatch.lose(term, as_of, rows, now_ms)
             if lost is None:  # LOST: the archive will notice and report the loss in Redis

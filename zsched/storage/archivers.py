@@ -12,7 +12,7 @@ for the archive's fsync.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Self
@@ -345,22 +345,14 @@ class Durability:
             raise error.but(message, may_have_been_applied=True) from error
 
     def _wait_for(self, place: LogPlace, what: str, again: str) -> None:
-        for _ in self._looks():
-            word = self._archivers.archived(place)
-            if word == "archived":
-                return
-            if word == "LOST":
-                which = f"log entry {place.entry}" if place.is_written else f"the end of its log before {place.entry}"
-                raise NotArchived(f"{what}: Redis lost {which} before an archive had it; {_NOTHING}", is_in_redis=False)
-        problem = f"{what}: in Redis, but no archive had it on disk within {self._timeout_s:g} s"
-        remedy = f"it fires unless Redis loses it; the same call again {again}; see zsched status"
-        raise NotArchived(f"{problem}; {remedy}", is_in_redis=True)
-
-    def _looks(self) -> Iterator[None]:
-        """Yield now, and then with growing pauses until the timeout."""
         pause_s, until_ms = _FIRST_PAUSE_S, self._clock.monotonic_ms() + self._timeout_s * 1000
-        yield
-        while self._clock.monotonic_ms() < until_ms:
+        while (word := self._archivers.archived(place)) == "waiting" and self._clock.monotonic_ms() < until_ms:
             self._link.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            yield
+        if word == "LOST":
+            which = f"log entry {place.entry}" if place.is_written else f"the end of its log before {place.entry}"
+            raise NotArchived(f"{what}: Redis lost {which} before an archive had it; {_NOTHING}", is_in_redis=False)
+        if word == "waiting":
+            problem = f"{what}: in Redis, but no archive had it on disk within {self._timeout_s:g} s"
+            remedy = f"it fires unless Redis loses it; the same call again {again}; see zsched status"
+            raise NotArchived(f"{problem}; {remedy}", is_in_redis=True)
