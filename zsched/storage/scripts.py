@@ -130,9 +130,13 @@ class Scripts:
             name: getattr(keys, name)() for name in _PREFIXES
         }
 
-    def call(self, name: str, *, rows: Iterable[Any] = (), **arguments: Any) -> list[Any]:
+    def call(
+        self, name: str, execute: Callable[..., Any] | None = None, /, *, rows: Iterable[Any] = (), **arguments: Any
+    ) -> list[Any]:
         """
-        Run script *name* and return its reply without the leading OK, or with its word.
+        Run script *name* and return its reply without the leading OK, or with its word. *execute*: returns the reply to
+        the command, instead of the channel. If the server does not know the script, it is loaded, and the command is
+        sent again by the channel: other clients may flush the scripts at any time.
 
         Raises:
             Stale: the lease is not this term's.
@@ -140,35 +144,19 @@ class Scripts:
             NewerFormat, OlderFormat: another zsched stores the namespace in a format that this one does not know.
             OtherPrefix: the namespace has another prefix of RQ's keys.
             Garbled: a field of meta is not a number, or a key of zsched has a wrong type; nothing was done.
-            RedisUnavailable, RedisRefused: as ``Link.execute``.
+            RedisUnavailable, RedisRefused: as ``Link.execute``; or the scripts were flushed at every attempt.
         """
-        command = self.command(name, rows, arguments)
-        try:
-            reply = self._channel.execute(*command)
-        except NoScriptError:
-            self.ensure(name)
-            reply = self.reply(name, command, partial(self._channel.execute, *command))
-        except RedisRefused as error:
-            raise explained(self._channel, self._keys, error) from error.__cause__
-        return checked(reply, self._keys)
-
-    def reply(self, name: str, command: Sequence[Any], receive: Callable[[], Any]) -> Any:
-        """
-        Return the reply to *command* of script *name* from *receive*. If the server does not know the script, load it
-        and send the command again: other clients may flush the scripts at any time.
-
-        Raises:
-            Garbled: a key of zsched has a wrong type; nothing was done.
-            RedisUnavailable: the scripts were flushed at every attempt; nothing was done.
-        """
+        command, execute = self.command(name, rows, arguments), execute or self._channel.execute
         for _ in range(_LOADS):
             try:
-                return receive()
+                reply = execute(*command)
             except NoScriptError:
                 self.ensure(name)
-                receive = partial(self._channel.execute, *command)
+                execute = self._channel.execute
             except RedisRefused as error:
                 raise explained(self._channel, self._keys, error) from error.__cause__
+            else:
+                return checked(reply, self._keys)
         raise RedisUnavailable(*_FLUSHED)
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:
