@@ -43,12 +43,12 @@ import structlog
 from zsched.core.clock import Clock
 from zsched.storage.archivers import Archivers, ArchiveState, Report, remembered
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.meta import number, server_now_ms
 from zsched.storage.questions import Naming
+from zsched.storage.scripts import Scripts
 
 log = structlog.get_logger(__name__)
 
@@ -125,7 +125,7 @@ class DoubtEnder:
 
     def __init__(self, wire: Wire, keys: Keys, clock: Clock) -> None:
         self._wire, self._keys, self._clock = wire, keys, clock
-        self._dispatch, self._archivers = Dispatch(wire, keys), Archivers(wire, keys)
+        self._scripts, self._archivers = Scripts(wire, keys), Archivers(wire, keys)
         self._term, self._is_over, self._look_ms = "", False, 0.0
 
     def step_if_due(self, term: Term, server_ms: int) -> None:
@@ -143,6 +143,6 @@ class DoubtEnder:
         doubt_ms = number(self._keys, "doubt", doubt)
         reports = list(remembered(self._archivers.reports(), server_ms))
         if reports and all(report.shows(doubt_ms) for report in reports):
-            self._dispatch.shown(term, doubt_ms)
+            self._scripts.call("shown", doubt=doubt_ms, **term.fence)
             self._is_over = True
             log.info("doubt_ended", archives=len(reports))

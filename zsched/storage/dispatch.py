@@ -193,10 +193,6 @@ class Dispatch:
         rows = [each for due, reason in bad for each in (*due[:4], reason)]
         return int(self._scripts.call("quarantine", rows=rows, **term.fence)[1])
 
-    def shown(self, term: Term, doubt_ms: int) -> None:
-        """Note that the archives show: nothing was lost at the change of server at *doubt_ms*."""
-        self._scripts.call("shown", doubt=doubt_ms, **term.fence)
-
     def set_aside(self, term: Term, lacking: Sequence[tuple[DueRecurring, str]]) -> int:
         """Set schedules aside whose zone this machine lacks, each with the zone; return the number of moved ones."""
         rows = [each for due, zone in lacking for each in (*due[:4], zone)]
