@@ -325,7 +325,10 @@ class Archive:
                         touched = self._fold.pass_by(self._n + 1, entry) if n is None else []
                 except UnknownEntry as error:
                     problems.append(error)
-                    self._count_unknown(error, is_folded)
+                    is_unreadable = isinstance(error, UnreadableEntry)
+                    if is_folded or not is_unreadable:  # a scanned state has the change of an entry of a known kind
+                        self.unknown_entries += 1
+                        self.unreadable_entries += is_unreadable
                     touched, is_known = [], False
                 else:
                     is_known = True
@@ -339,13 +342,6 @@ class Archive:
                     self._flush()
             self._flush()
         return problems
-
-    def _count_unknown(self, error: UnknownEntry, is_folded: bool) -> None:
-        """Count an unreadable entry. A scanned state already has the change of an entry of a known kind."""
-        is_unreadable = isinstance(error, UnreadableEntry)
-        if is_folded or not is_unreadable:
-            self.unknown_entries += 1
-            self.unreadable_entries += is_unreadable
 
     def _insert(self, entry: Entry, touched: Sequence[str], *, is_ours: bool = False, is_known: bool = True) -> int:
         """Buffer an entry for the history, and return its number. In an unknown entry no arguments are found."""

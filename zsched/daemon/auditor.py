@@ -184,7 +184,9 @@ class Auditor:
     def _audit(self) -> bool:
         """Make a pass. Return False if nothing can be concluded now."""
         path, now_ms = self._archiver.path, server_now_ms(self._wire, self._keys)
-        if path is None or is_held(self._wire, self._keys, now_ms) or self._is_something_lost(now_ms):
+        reports = Archivers(self._wire, self._keys).reports()
+        is_lost = any(each.state is ArchiveState.LOST and each.is_recent(now_ms) for each in reports)
+        if path is None or is_lost or is_held(self._wire, self._keys, now_ms):  # an archive is about to restore it
             self._overdue.clear()
             return False
         with recalling_beside(path) as (recall, position):
@@ -208,11 +210,6 @@ class Auditor:
             "alarms": len(alarms) + len(suppressed) + number, "repaired": len(repaired),
         }  # fmt: skip
         return True
-
-    def _is_something_lost(self, now_ms: int) -> bool:
-        """Return True if an archive has data that Redis lost, and is about to restore it."""
-        reports = Archivers(self._wire, self._keys).reports()
-        return any(each.state is ArchiveState.LOST and each.is_recent(now_ms) for each in reports)
 
     def _overdue_ids(self, recall: Recall, position: Position, before_ms: int) -> list[str]:
         """Return the oldest schedules due before *before_ms*. A state without one is searched only once."""

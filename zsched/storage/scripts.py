@@ -103,7 +103,7 @@ def load(name: str, rq_prefix: str = RQ_PREFIX) -> Script:
     code = _bindings(keys, argv, has_rows) + verb[header.end() :]
     left_out = set() if "{" in rq_prefix else {_OF_CLUSTER}
     text = header[0] + _INCLUDE.sub(partial(_included, within=(f"{name}.lua",), seen=left_out), code)
-    text = _RQ_KEY.sub(_start_of_key, text)
+    text = _RQ_KEY.sub(lambda found: f"'{{rq}}:{found[1].lower().replace('_', '-')}:'", text)
     text = text.replace("  -- sizes\n", _sizes(keys))
     for word, value in {"rq": rq_prefix, "format": FORMAT, "oldest_format": OLDEST_FORMAT}.items():
         text = text.replace(f"{{{word}}}", str(value))
@@ -114,10 +114,6 @@ def _sizes(keys: Sequence[str]) -> str:
     """Return the commands that ask for the sizes of the *keys*. Other commands of a script read meta, log and lease."""
     types = {key: named.type for key in keys if isinstance(named := vars(Keys).get(key), NamedKey) and key != "meta"}
     return "".join(f"  redis.call('{_SIZE[type]}', {key}_key)\n" for key, type in types.items() if type in _SIZE)
-
-
-def _start_of_key(found: re.Match[str]) -> str:
-    return f"'{{rq}}:{found[1].lower().replace('_', '-')}:'"
 
 
 class Scripts:
