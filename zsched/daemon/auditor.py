@@ -192,7 +192,8 @@ class Auditor:
         with recalling_beside(path) as (recall, position):
             if position is None:
                 return False
-            looked_for = self._next_of_round(recall)
+            looked_for = recall.next_schedules(self._cursor, _ROUND)
+            self._cursor = looked_for[-1][0] if len(looked_for) == _ROUND else ""  # after the last one, the first ones
             suspects = set(self._overdue_ids(recall, position, now_ms - GRACE_MS))
             suspects.update(*map(self._scanner.missing, pages_of(looked_for, PAGE)))
             suspects.update(*islice(self._scanner.ids_in_quarantine(), _IN_QUARANTINE // PAGE))
@@ -217,12 +218,6 @@ class Auditor:
             self._state, self._first_due_ms = (recall.life, position), recall.first_due_ms()
         first_ms = self._first_due_ms
         return recall.overdue(before_ms, _OLDEST)[1] if first_ms is not None and first_ms < before_ms else []
-
-    def _next_of_round(self, recall: Recall) -> list[tuple[str, str]]:
-        """Return the next schedules of the state, each with its waiting run; after the last one, the first ones."""
-        found = recall.next_schedules(self._cursor, _ROUND)
-        self._cursor = found[-1][0] if len(found) == _ROUND else ""
-        return found
 
     def _late(self, inspection: Inspection, now_ms: int) -> list[Alarm]:
         """Return the alarm for schedules that were overdue in their place at the last pass, and still are."""
