@@ -16,7 +16,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.body import Arguments, fields_in, with_arguments
+from zsched.archive.body import arguments_at, fields_in, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import LiveRow, record_in
@@ -47,7 +47,6 @@ class Recall:
         self.archive, self.life = str(facts.get("archive")), int(facts.get("life", 1))
         self.run_suffix = suffix_of(str(facts.get("namespace")))
         self._db, self._path, self._known_from = db, path, int(facts.get("known_from", 0))
-        self._arguments = Arguments(db)
         self._fields: dict[int, Sequence[RecordFields]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
 
@@ -260,7 +259,7 @@ class Recall:
             record = record_in(stored, fields[row])
         except IndexError:
             raise UnknownEntry(f"history entry {n} has no record in row {row}") from None
-        if b"" in record.job and (data := self._arguments.of(n, row)) is not None:
+        if b"" in record.job and (data := arguments_at(self._db, n, row)) is not None:
             record.job = with_arguments(record.job, data)
         return record
 

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from typing import Final
 
 from zsched.archive import live
-from zsched.archive.body import Arguments
+from zsched.archive.body import arguments_at
 from zsched.archive.history import History
 from zsched.archive.index import another_end, facets_at
 from zsched.archive.live import record_in
@@ -236,7 +236,7 @@ def _whole(history: History, record: Record, n: int, row: int) -> list[bytes]:
     """Return the fields of its job with its arguments; [] if they are deleted."""
     fields = record.job_fields()
     if not fields[b"data"]:  # it is stored separately, or deleted
-        fields[b"data"] = Arguments(history.db).of(n, row) or b""
+        fields[b"data"] = arguments_at(history.db, n, row) or b""
     if flags := record.own_fields().get(b"flags"):
         fields.setdefault(b"zs", b"1" + flags)
     return [each for field in fields.items() for each in field] if fields[b"data"] else []

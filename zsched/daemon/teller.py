@@ -16,6 +16,7 @@ from zsched.core.occurrences.changes import Change, SearchCursor
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures, Loop
 from zsched.errors import ServerChanged, Stale
+from zsched.health.status import looking
 from zsched.notify.sinks import Sink, SinkFailed
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
@@ -38,8 +39,8 @@ class Surroundings:
     """The things that the tellers of an archivist share."""
 
     def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
-        self.settings, self.link, self.clock, self.archiver, self.failures = settings, link, clock, archiver, failures
-        self.keys, self._known = keys_of(settings), list[Known]()
+        self.link, self.clock, self.archiver, self.failures = link, clock, archiver, failures
+        self.keys, self._known, self.look = keys_of(settings), list[Known](), looking(settings, link)
         self.scripts, self._log = Scripts(link, self.keys), Log(link, self.keys)
         self.reader = Reader(link, self.keys, Encoder(settings.rq.serializer))
 
