@@ -135,6 +135,7 @@ def test_a_sink_gets_only_the_schedules_of_its_filters(notified: Notified, recei
     eventually(lambda: {one.path for one in receiver.taken} >= {"/all", "/owners"})
     eventually(lambda: 3 == sum(one.json["count"] for one in receiver.taken if one.path == "/funcs"))
     eventually(lambda: 2 == sum(one.json["count"] for one in receiver.taken if one.path == "/tags"))
+    eventually(lambda: 2 == sum(one.json["count"] for one in receiver.taken if one.path == "/queues"))
     got = {
         name: {event["id"] for one in receiver.taken if one.path == f"/{name}" for event in one.json["events"]}
         for name in (*filters, "all")

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.daemon import answerer, archiver, chores, loop, waker
-from zsched.daemon.process import StatusLine
+from zsched.daemon.process import status_line
 from zsched.errors import RedisUnavailable
 from zsched.health.facts import DaemonHealth
 from zsched.storage import answering
@@ -81,7 +81,7 @@ def failures(daemon: DaemonThread) -> list[Any]:
 def test_the_waker_receives_messages_after_a_bug(
     start: Start, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buggy, channel = breaks(monkeypatch, waker.Waker, "_hear_all"), KEYS.wake()
+    buggy, channel = breaks(monkeypatch, waker.Waker, "_listen"), KEYS.wake()
 
     daemon = start()
     eventually(lambda: not buggy.left and dict(redis_client.pubsub_numsub(channel))[channel.encode()] == 1)
@@ -158,8 +158,6 @@ def test_the_report_of_a_daemon_names_its_failing_threads(
 class Told:
     """A supervisor that keeps its messages."""
 
-    listens = True
-
     def __init__(self) -> None:
         self.said: list[str] = []
 
@@ -180,7 +178,7 @@ def gone() -> None:
 
 def test_the_status_line_is_sent_after_a_bug() -> None:
     told, health = Told(), DaemonHealth(SystemClock())
-    line = StatusLine(told, Blind(Buggy(gone)), health, "me")  # type: ignore[arg-type]
+    line = status_line(told, Blind(Buggy(gone)), health, "me")  # type: ignore[arg-type]
 
     line.start()
     eventually(lambda: told.said == ["gone"])

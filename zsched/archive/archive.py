@@ -20,11 +20,11 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, deadlines, live
-from zsched.archive.body import Arguments, without_arguments
+from zsched.archive.body import keep_arguments, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity, size_cache
 from zsched.archive.fold import StateWriter
-from zsched.archive.index import PREFIX_IDS, PrefixWriter
+from zsched.archive.index import PREFIX_IDS, build_prefixes
 from zsched.archive.recall import Recall
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
@@ -85,8 +85,7 @@ class Archive:
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = last_n(self._db)
         self._touches = self._committed = int(facts.get("touches", 0))
-        self._arguments, self._retention = Arguments(self._db), Retention(self._db)
-        self._prefixes, self._prefixed = PrefixWriter(self._db, self._suffix), -PREFIX_IDS
+        self._retention, self._prefixed = Retention(self._db), -PREFIX_IDS
         self._tail = self.position
         self._fold = StateWriter(self._db, self._life, self._suffix)
         self._fold.named_texts |= json.loads(facts.get("named_texts", "{}"))
@@ -281,8 +280,7 @@ class Archive:
         if self.is_bootstrapping or self._touches - self._prefixed < PREFIX_IDS:
             return
         with converted(self.path):
-            steps = self._prefixes.step(self._n, budget_ms, clock)
-            for _ in steps:
+            for _ in build_prefixes(self._db, self._suffix, self._n, budget_ms, clock):
                 self._begin()
             if not self._db.in_transaction:  # all complete blocks are built
                 self._prefixed = self._touches
@@ -325,7 +323,10 @@ class Archive:
                         touched = self._fold.pass_by(self._n + 1, entry) if n is None else []
                 except UnknownEntry as error:
                     problems.append(error)
-                    self._count_unknown(error, is_folded)
+                    is_unreadable = isinstance(error, UnreadableEntry)
+                    if is_folded or not is_unreadable:  # a scanned state has the change of an entry of a known kind
+                        self.unknown_entries += 1
+                        self.unreadable_entries += is_unreadable
                     touched, is_known = [], False
                 else:
                     is_known = True
@@ -333,19 +334,12 @@ class Archive:
                 if n is None:
                     self._insert(entry, touched, is_known=is_known)
                 elif is_known and not self._keeps_args:  # they may have been deleted since
-                    self._arguments.keep(n, without_arguments(entry)[1])
+                    keep_arguments(self._db, n, without_arguments(entry)[1])
                 self._tail, self._format = entry.position, max(self._format, entry.format or 0)
                 if len(self._touched) >= _PIECE:
                     self._flush()
             self._flush()
         return problems
-
-    def _count_unknown(self, error: UnknownEntry, is_folded: bool) -> None:
-        """Count an unreadable entry. A scanned state already has the change of an entry of a known kind."""
-        is_unreadable = isinstance(error, UnreadableEntry)
-        if is_folded or not is_unreadable:
-            self.unknown_entries += 1
-            self.unreadable_entries += is_unreadable
 
     def _insert(self, entry: Entry, touched: Sequence[str], *, is_ours: bool = False, is_known: bool = True) -> int:
         """Buffer an entry for the history, and return its number. In an unknown entry no arguments are found."""
@@ -353,7 +347,7 @@ class Archive:
         n = self._n
         if is_known and not self._keeps_args:
             entry, datas = without_arguments(entry)
-            self._arguments.keep(n, datas)
+            keep_arguments(self._db, n, datas)
         self._entries.append(body.history_row(n, entry, body.pack(entry.texts_to_keep), is_ours=is_ours))
         segment = self._touches >> SEGMENT_BITS
         self._touched += [(segment, crc32(id.encode()), n) for id in touched]

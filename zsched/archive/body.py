@@ -145,21 +145,16 @@ def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:
     return entry._replace(body=body), taken
 
 
-class Arguments:
-    """Arguments that are stored apart from the history of *db*."""
+def keep_arguments(db: sqlite3.Connection, n: int, datas: dict[int, bytes]) -> None:
+    """Store the arguments of entry *n*, by row, apart from the history."""
+    rows = [(n, row, _sum_of(n, row, data) + data) for row, data in datas.items()]
+    db.executemany("INSERT OR REPLACE INTO argument VALUES (?, ?, ?)", rows)
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
 
-    def keep(self, n: int, datas: dict[int, bytes]) -> None:
-        """Store the arguments of entry *n*, by row."""
-        rows = [(n, row, _sum_of(n, row, data) + data) for row, data in datas.items()]
-        self._db.executemany("INSERT OR REPLACE INTO argument VALUES (?, ?, ?)", rows)
-
-    def of(self, n: int, row: int) -> bytes | None:
-        """Return the arguments of one row, or None. Raises ArchiveCorrupt."""
-        found = self._db.execute("SELECT data FROM argument WHERE n = ? AND row = ?", (n, row)).fetchone()
-        return arguments_of(n, row, found[0]) if found else None
+def arguments_at(db: sqlite3.Connection, n: int, row: int) -> bytes | None:
+    """Return the arguments that are stored for one row, or None. Raises ArchiveCorrupt."""
+    found = db.execute("SELECT data FROM argument WHERE n = ? AND row = ?", (n, row)).fetchone()
+    return arguments_of(n, row, found[0]) if found else None
 
 
 def arguments_of(n: int, row: int, stored: bytes) -> bytes:

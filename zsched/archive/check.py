@@ -94,7 +94,7 @@ class Check:
         yield from self._look_at(_ROWS, (_FIRST, "", ""), 3, self._look_at_row)
         yield from self._look_at(_FACETS, (_FIRST,), 1, facets_in)
         yield from self._look_at(_PREFIXES, (_FIRST, _FIRST), 2, bits_in)
-        yield from self._look_at(_ARGUMENTS, (_FIRST, _FIRST), 2, self._look_at_arguments)
+        yield from self._look_at(_ARGUMENTS, (_FIRST, _FIRST), 2, lambda row: arguments_of(*row))
 
     def _look_at_structure(self) -> None:
         """Check pages and trees, for at most half of the step's time. An unfinished check is not an error."""
@@ -141,6 +141,3 @@ class Check:
             raise ArchiveCorrupt(f"archive {self._path}: schedule {found.id!r} belongs to no known state")
         if not has_entry:
             raise ArchiveCorrupt(f"archive {self._path}: history entry {found.n} of schedule {found.id!r} is gone")
-
-    def _look_at_arguments(self, row: tuple[int, int, bytes]) -> None:
-        arguments_of(*row)

@@ -79,7 +79,9 @@ def connect_to_write(path: Path, namespace: str, *, leaves_traces: bool = True) 
         ArchiveCorrupt, ArchiveFailed, ArchiveError.
     """
     with converted(path, CORRUPT_AT_OPEN):
-        _demand_own(path)
+        for part in _PARTS:  # create the file if missing; check that only this user may use it and its parts
+            with suppress(FileNotFoundError):
+                os.close(_own_file(path.with_name(path.name + part), 0 if part else os.O_CREAT))
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
@@ -101,18 +103,6 @@ def connect_to_write(path: Path, namespace: str, *, leaves_traces: bool = True) 
 def size_cache(db: sqlite3.Connection, *, is_busy: bool) -> None:
     """Set the most that the page cache of *db* has. What is above it is freed."""
     db.execute(f"PRAGMA cache_size = -{_BUSY_CACHE_KIB if is_busy else _CACHE_KIB}")
-
-
-def _demand_own(path: Path) -> None:
-    """
-    Create the file if missing; check that only this user may use it and its parts.
-
-    Raises:
-        ArchiveError: others may use it. OSError.
-    """
-    for part in _PARTS:
-        with suppress(FileNotFoundError):
-            os.close(_own_file(path.with_name(path.name + part), 0 if part else os.O_CREAT))
 
 
 def _own_file(path: Path, flags: int) -> int:

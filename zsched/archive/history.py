@@ -167,7 +167,9 @@ class History:
         if (row := self.db.execute(query, (first, end)).fetchone()) is None:
             return None
         if row[0] not in self._led:
-            self._led[row[0]] = self._led_before(row[0])
+            query = f"{ENTRY} WHERE {body.of_kinds(leaders_kinds())} AND n < ? ORDER BY n DESC LIMIT 1"
+            led = self.db.execute(query, (row[0],)).fetchone()  # at most the term before
+            self._led[row[0]] = body.entry_of(led).position.t_us if led else None
         return body.entry_of(row).position.t_us, self._led[row[0]]
 
     def with_ready(self, push: Change, n: int) -> Change:
@@ -199,14 +201,6 @@ class History:
         query = "SELECT n FROM touch WHERE segment >= ? ORDER BY segment LIMIT 1"
         found = self.db.execute(query, (segment,)).fetchone()
         return self.last_n + 1 if found is None else int(found[0])
-
-    def _led_before(self, n: int) -> int | None:
-        """
-        Return the time of the last leader's entry before number *n*. The search goes back at most to a term.
-        """
-        query = f"{ENTRY} WHERE {body.of_kinds(leaders_kinds())} AND n < ? ORDER BY n DESC LIMIT 1"
-        row = self.db.execute(query, (n,)).fetchone()
-        return body.entry_of(row).position.t_us if row else None
 
     def _count(self, id: str) -> int:
         """Count the entries that may concern schedule *id*."""

@@ -224,48 +224,48 @@ def _packed_all(facets: FacetsOfRows) -> bytes:
     return body.pack([order, *(one.stored for one in facets.distinct)])
 
 
-class PrefixWriter:
-    """Builds the filters of *db*, block by block."""
+def build_prefixes(
+    db: sqlite3.Connection, run_suffix: str, last_n: int, budget_ms: float, clock: Clock
+) -> Iterator[None]:
+    """
+    Build complete blocks of filters up to entry *last_n* for about *budget_ms*. Yield before each is written.
+    """
+    until_ms = clock.monotonic_ms() + budget_ms
+    while clock.monotonic_ms() < until_ms and (block := _next_block(db, run_suffix, last_n)) is not None:
+        yield
+        db.executemany("INSERT OR REPLACE INTO prefix VALUES (?, ?, ?, ?, ?)", block)
 
-    def __init__(self, db: sqlite3.Connection, run_suffix: str) -> None:
-        self._db, self._suffix = db, run_suffix
 
-    def step(self, last_n: int, budget_ms: float, clock: Clock) -> Iterator[None]:
-        """Build complete blocks up to entry *last_n* for about *budget_ms*. Yield before each is written."""
-        until_ms = clock.monotonic_ms() + budget_ms
-        while clock.monotonic_ms() < until_ms and (block := self._next(last_n)) is not None:
-            yield
-            self._db.executemany("INSERT OR REPLACE INTO prefix VALUES (?, ?, ?, ?, ?)", block)
+def _next_block(db: sqlite3.Connection, run_suffix: str, last_n: int) -> list[PrefixRow] | None:
+    """Return the filters of the next block; None if it is not complete."""
+    first_n = covered_to(db) + 1
+    ids, end_n = set[str](), 0
+    query = f"SELECT {body.COLUMNS} FROM entry WHERE n >= ? AND n <= ? AND {_SEARCHED} ORDER BY n"
+    most_n = min(first_n + _ENTRIES - 1, last_n)
+    with closing(db.execute(query, (first_n, most_n))) as rows:
+        count = 0
+        for row in rows:
+            found = _ids_in(row, run_suffix)
+            ids.update(found)
+            count += len(found)
+            if count >= PREFIX_IDS:
+                end_n = row[0]
+                break
+        else:
+            if most_n - first_n + 1 < _ENTRIES:
+                return None
+            end_n = most_n
+    return [prefix_row(length, first_n, end_n, ids) for length in LENGTHS]
 
-    def _next(self, last_n: int) -> list[PrefixRow] | None:
-        """Return the filters of the next block; None if it is not complete."""
-        first_n = covered_to(self._db) + 1
-        ids, end_n = set[str](), 0
-        query = f"SELECT {body.COLUMNS} FROM entry WHERE n >= ? AND n <= ? AND {_SEARCHED} ORDER BY n"
-        most_n = min(first_n + _ENTRIES - 1, last_n)
-        with closing(self._db.execute(query, (first_n, most_n))) as rows:
-            count = 0
-            for row in rows:
-                found = self._ids_in(row)
-                ids.update(found)
-                count += len(found)
-                if count >= PREFIX_IDS:
-                    end_n = row[0]
-                    break
-            else:
-                if most_n - first_n + 1 < _ENTRIES:
-                    return None
-                end_n = most_n
-        return [prefix_row(length, first_n, end_n, ids) for length in LENGTHS]
 
-    def _ids_in(self, row: body.HistoryRow) -> list[str]:
-        entry = body.entry_of(row)
-        with suppress(UnknownEntry):
-            parsed = parse(entry, self._suffix)
-            with reading(entry):
-                keys = parsed.only_fired()
-                return [change.id for change in parsed.searched()] if keys is None else [id for id, _ in keys]
-        return []
+def _ids_in(row: body.HistoryRow, run_suffix: str) -> list[str]:
+    entry = body.entry_of(row)
+    with suppress(UnknownEntry):
+        parsed = parse(entry, run_suffix)
+        with reading(entry):
+            keys = parsed.only_fired()
+            return [change.id for change in parsed.searched()] if keys is None else [id for id, _ in keys]
+    return []
 
 
 def covered_to(db: sqlite3.Connection) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.body import Arguments, fields_in, with_arguments
+from zsched.archive.body import arguments_at, fields_in, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import LiveRow, record_in
@@ -47,7 +47,6 @@ class Recall:
         self.archive, self.life = str(facts.get("archive")), int(facts.get("life", 1))
         self.run_suffix = suffix_of(str(facts.get("namespace")))
         self._db, self._path, self._known_from = db, path, int(facts.get("known_from", 0))
-        self._arguments = Arguments(db)
         self._fields: dict[int, Sequence[RecordFields]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
 
@@ -67,11 +66,9 @@ class Recall:
         Return the keys that its history changed after entry number *n*, up to number *until*, with the last t in µs.
         """
         touched: dict[Key, int] = {}
-        query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND n <= ? AND seq IS NOT NULL ORDER BY n"
-        with converted(self._path):
-            for row in self._db.execute(query, (n, self.last_n() if until is None else until)):
-                for key, t_us in self._touches(row):
-                    touched[key] = max(t_us, touched.get(key, 0))
+        for row in self._entries("n > ? AND n <= ? ORDER BY n", n, self.last_n() if until is None else until):
+            for key, t_us in self._touches(row):
+                touched[key] = max(t_us, touched.get(key, 0))
         return touched
 
     def ended_behind(self, n: int, until: int) -> Iterator[tuple[Record, Run]]:
@@ -79,15 +76,13 @@ class Recall:
         Yield the runs that ended by entries after number *n*, up to number *until*, as ``Recalled.over``; one that
         ended again twice.
         """
-        query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND n <= ? AND seq IS NOT NULL AND kind = ? ORDER BY n"
-        with converted(self._path):
-            for row in self._db.execute(query, (n, until, EndEntry.kind)):
-                entry = body.entry_of(row)
-                with suppress(UnknownEntry):
-                    for run in parse(entry).ended_runs():
-                        if (key := run_key(run.id)) is not None:
-                            due_ms, t_us = nominal_ms_of(key[1]), entry.position.t_us
-                            yield Record(*key, Place.OVER, "", due_ms, (), t_us=t_us), run
+        for row in self._entries("n > ? AND n <= ? AND kind = ? ORDER BY n", n, until, EndEntry.kind):
+            entry = body.entry_of(row)
+            with suppress(UnknownEntry):
+                for run in parse(entry).ended_runs():
+                    if (key := run_key(run.id)) is not None:
+                        due_ms, t_us = nominal_ms_of(key[1]), entry.position.t_us
+                        yield Record(*key, Place.OVER, "", due_ms, (), t_us=t_us), run
 
     def last_n(self) -> int:
         """Return the number of the last entry of the history."""
@@ -140,12 +135,10 @@ class Recall:
         """
         key = crc32(id.encode())
         query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n DESC"
-        entry = f"SELECT {body.COLUMNS} FROM entry WHERE n = ? AND seq IS NOT NULL {which}"
         with converted(self._path):
             for segment in reversed(segments(self._db)):
                 for (n,) in self._db.execute(query, (segment, key, self._known_from)).fetchall():
-                    if (row := self._db.execute(entry, (n,)).fetchone()) is not None:
-                        yield row, self._schedules_touched(row)
+                    yield from ((row, self._schedules_touched(row)) for row in self._entries(f"n = ? {which}", n))
 
     def _schedules_touched(self, row: body.HistoryRow) -> dict[str, int]:
         """Return the schedules that the entry in *row* changed. Cached, because many schedules may need one entry."""
@@ -166,29 +159,25 @@ class Recall:
         Ends of runs do not count. After a change of its zone's rules the result is at least the new time of its
         occurrence: the new rules may have earlier times, at which nothing had to fire.
         """
-        key = crc32(id.encode())
-        with converted(self._path):
-            all_segments = segments(self._db)
-            query = (
-                f"SELECT max(t) FROM entry WHERE NOT {body.of_kinds(kinds_telling_only(OF_RUNS))} AND n IN"
-                " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
-            )
-            times = (self._db.execute(query, (segment, key, _NEWEST)).fetchone()[0] for segment in all_segments)
-            latest_ms = max((t_us for t_us in times if t_us is not None), default=0) // 1000
-            return max([latest_ms, *self._replanned_to(id, key, all_segments)])
+        latest = self._newest("max(t)", f"NOT {body.of_kinds(kinds_telling_only(OF_RUNS))}", id)
+        latest_ms = max((t_us for (t_us,) in latest if t_us is not None), default=0) // 1000
+        return max([latest_ms, *self._replanned_to(id)])
 
-    def _replanned_to(self, id: str, key: int, segments: range) -> Iterator[int]:
-        """Yield the new times of the newest entries that moved the occurrence of schedule *id* (CRC-32 *key*)."""
-        query = (
-            f"SELECT {body.COLUMNS} FROM entry WHERE {body.of_kinds(kinds_telling(What.REPLANNED))} AND n IN"
-            " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
-        )
-        for segment in segments:
-            for row in self._db.execute(query, (segment, key, _NEWEST)):
-                with suppress(UnknownEntry):
-                    for change in changes(body.entry_of(row)):
-                        if change.id == id and change.what is What.REPLANNED and change.next_ms is not None:
-                            yield change.next_ms
+    def _replanned_to(self, id: str) -> Iterator[int]:
+        """Yield the new times of the newest entries that moved the occurrence of schedule *id*."""
+        for row in self._newest(body.COLUMNS, body.of_kinds(kinds_telling(What.REPLANNED)), id):
+            with suppress(UnknownEntry):
+                for change in changes(body.entry_of(row)):
+                    if change.id == id and change.what is What.REPLANNED and change.next_ms is not None:
+                        yield change.next_ms
+
+    def _newest(self, columns: str, which: str, id: str) -> Iterator[Any]:
+        """Yield *columns* of the newest entries of schedule *id* in each segment, of those for which *which* holds."""
+        newest = "SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?"
+        query, key = f"SELECT {columns} FROM entry WHERE {which} AND n IN ({newest})", crc32(id.encode())
+        with converted(self._path):
+            for segment in segments(self._db):
+                yield from self._db.execute(query, (segment, key, _NEWEST))
 
     def absent(self, ids: Sequence[str]) -> list[str]:
         """Return the *ids* without a schedule in the state."""
@@ -270,7 +259,7 @@ class Recall:
             record = record_in(stored, fields[row])
         except IndexError:
             raise UnknownEntry(f"history entry {n} has no record in row {row}") from None
-        if b"" in record.job and (data := self._arguments.of(n, row)) is not None:
+        if b"" in record.job and (data := arguments_at(self._db, n, row)) is not None:
             record.job = with_arguments(record.job, data)
         return record
 
@@ -297,11 +286,15 @@ class Recall:
             gone_us = touched.get((id, ""))
         return Recalled(id, schedule, gone_us, runs, unchanged, over)
 
-    def _touches(self, row: body.HistoryRow | None) -> Iterator[tuple[Key, int]]:
+    def _entries(self, which: str, *values: Any) -> Iterator[body.HistoryRow]:
+        """Yield the rows of the log's entries for which *which* holds."""
+        with converted(self._path):
+            yield from self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE seq IS NOT NULL AND {which}", values)
+
+    def _touches(self, row: body.HistoryRow) -> Iterator[tuple[Key, int]]:
         """Yield the keys that the log's entry in *row* changed; none for an entry that was kept raw."""
-        if row is not None and row[2] is not None:
-            with suppress(UnknownEntry):
-                yield from touches(body.entry_of(row), self.run_suffix)
+        with suppress(UnknownEntry):
+            yield from touches(body.entry_of(row), self.run_suffix)
 
     def _entry(self, n: int, id: str) -> Entry:
         found = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (n,)).fetchone()

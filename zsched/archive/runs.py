@@ -11,20 +11,20 @@ For a schedule with many entries the search for that entry begins at the run's t
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
-from pathlib import Path
 from typing import Final
 
 from zsched.archive import live
-from zsched.archive.body import Arguments
+from zsched.archive.body import arguments_at
 from zsched.archive.history import History
-from zsched.archive.index import another_end, facets_at, key_of
+from zsched.archive.index import another_end, facets_at
 from zsched.archive.live import record_in
-from zsched.archive.schema import POSTING_BITS, first_since
+from zsched.archive.lookups import places
+from zsched.archive.schema import first_since
 from zsched.core.entry import Entry, UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log.kinds import LoggedPut, kinds_telling, kinds_with_records, logged_put, parse
@@ -49,7 +49,6 @@ _END_OF_PART: Final = f"SELECT id, run {_PART} 1 OFFSET ?"
 _LOOKED_BACK: Final = 200  # entries of a schedule
 _OF_ONE_RUN: Final = 200  # entries of an id after the push, among which the run's end is searched
 _OF_ONE_TIME: Final = 10  # entries that are searched for a push: all entries of a bootstrap have one t
-_LATER_ENDS: Final = "SELECT n FROM posting WHERE segment = ? AND value = ? AND n > ? ORDER BY n DESC"
 _AT: Final = "SELECT n FROM entry WHERE n >= ? AND n < ? AND t = ?"
 _TELLING: Final = {EndEntry.kind, *kinds_telling(What.PUSHED_AGAIN, What.FOUND, What.ENQUEUED, What.RUN_AGAIN)}
 _PUTS_AMONG: Final = 20_000  # entries of the schedule that are looked at, most of them its runs: 0.1 s
@@ -57,16 +56,12 @@ _PUSH_AMONG: Final = 5000  # entries of the schedule, in each direction, to find
 _KINDS: Final = kinds_with_records()
 
 
-class OpenRuns:
-    """The open runs of *history* at one moment; only their pushes are known."""
-
-    def __init__(self, history: History) -> None:
-        self._history, self.position = history, history.position
-        self.life = None if history.is_bootstrapping else history.life  # None: a bootstrap reads the next state
+class OpenRuns(History):
+    """The open runs of an archive at one moment; only their pushes are known. While it bootstraps, they are old."""
 
     def among(self, keys: Iterable[RunKey]) -> dict[RunKey, Run]:
         """Return the open runs among *keys*."""
-        found = ((key, self._history.db.execute(_IS_OPEN, (self.life, *key)).fetchone()) for key in keys)
+        found = ((key, self.db.execute(_IS_OPEN, (self.life, *key)).fetchone()) for key in keys)
         return {key: _open(*key, *row) for key, row in found if row is not None}
 
     def last_end(self, key: RunKey) -> Run | None:
@@ -74,7 +69,7 @@ class OpenRuns:
         Return the latest end of run *key*; None if there is none, or only long before its schedule's newest entries.
         """
         run_id = run_id_of(*key)
-        for _, changes in islice(self._history.changes_of(key[0]), _LOOKED_BACK):
+        for _, changes in islice(self.changes_of(key[0]), _LOOKED_BACK):
             for change in reversed(changes):
                 if change.what is What.RUN_ENDED and change.run_id == run_id:
                     return run_that_ended(change)
@@ -85,9 +80,9 @@ class OpenRuns:
         Return the queue of each of *run_ids* from its record. Left out are runs that are no longer open, and runs with
         an unreadable record: the report of their ends must not fail. Each entry is parsed once for all of its runs.
         """
-        found, facets_of = dict[str, str](), cache(partial(facets_at, self._history.db))
+        found, facets_of = dict[str, str](), cache(partial(facets_at, self.db))
         for run_id in run_ids:
-            stored = self._history.db.execute(_ROW, (self.life, *(run_key(run_id) or ("", "")))).fetchone()
+            stored = self.db.execute(_ROW, (self.life, *(run_key(run_id) or ("", "")))).fetchone()
             with suppress(ArchiveCorrupt):
                 row = None if stored is None else record_in(stored)
                 if row is not None and (facets := facets_of(row.n)) is not None:
@@ -99,30 +94,18 @@ class OpenRuns:
         Return at most *limit* open runs among the *looked_at* rows of the state after *after*, by id; and the key to
         continue after, None at the end.
         """
-        start, db = after or ("", ""), self._history.db
-        rows = db.execute(_OPEN_PART, (self.life, *start, looked_at, limit)).fetchall()
+        start = after or ("", "")
+        rows = self.db.execute(_OPEN_PART, (self.life, *start, looked_at, limit)).fetchall()
         if len(rows) == limit:
             end = rows[-1][:2]
         else:
-            end = db.execute(_END_OF_PART, (self.life, *start, looked_at - 1)).fetchone()
+            end = self.db.execute(_END_OF_PART, (self.life, *start, looked_at - 1)).fetchone()
         return [_open(*row) for row in rows], end
 
 
 def _open(id: str, run: str, fired_us: int, note: str | None) -> Run:
     """Return the run of some columns of the state."""
     return pushed(run_id_of(id, run), fired_us, note == "uncertain")
-
-
-@contextmanager
-def open_runs(path: Path) -> Iterator[OpenRuns]:
-    """
-    Open the archive at *path* to read its open runs. Another process or thread may write it.
-
-    Raises:
-        ArchiveCorrupt, ArchiveFailed.
-    """
-    with History(path) as history:
-        yield OpenRuns(history)
 
 
 class PushedRuns:
@@ -153,11 +136,9 @@ class PushedRuns:
 
     def last_end(self, run_id: str, n: int, end: Change) -> tuple[int, Change]:
         """Return the number and the change of the last end of a run that ended by *end* in entry *n*."""
-        value = key_of(another_end(run_id))
-        for segment in range(self._history.last_n >> POSTING_BITS, (n >> POSTING_BITS) - 1, -1):
-            for (later_n,) in self._db.execute(_LATER_ENDS, (segment, value, n)):
-                if later := self._by_run(later_n).get(run_id):
-                    return later_n, later[-1]
+        for later_n in places(self._history, another_end(run_id), n + 1):
+            if later := self._by_run(later_n).get(run_id):
+                return later_n, later[-1]
         return n, end
 
     def push_at(self, t_us: int, run_id: str) -> tuple[int, Change] | None:
@@ -255,7 +236,7 @@ def _whole(history: History, record: Record, n: int, row: int) -> list[bytes]:
     """Return the fields of its job with its arguments; [] if they are deleted."""
     fields = record.job_fields()
     if not fields[b"data"]:  # it is stored separately, or deleted
-        fields[b"data"] = Arguments(history.db).of(n, row) or b""
+        fields[b"data"] = arguments_at(history.db, n, row) or b""
     if flags := record.own_fields().get(b"flags"):
         fields.setdefault(b"zs", b"1" + flags)
     return [each for field in fields.items() for each in field] if fields[b"data"] else []

@@ -81,7 +81,7 @@ class Archivist:
         lost = LostRuns(self.archiver, self._keys, tracker, tracebacks=tracebacks)
         auditor, slots = Auditor(self.archiver, self._keys), SlotKeeper(self._keys, clock)
         deadlines = DeadlineWatch(self.archiver, self._keys)
-        self._chores = ChoreThread(
+        chores = ChoreThread(
             link,
             self.archiver,
             clock,
@@ -89,26 +89,19 @@ class Archivist:
             without_archive=[slots.over, PauseEnder(self._keys).over],
             failures=failures,
         )
+        self._leaders = (chores,) if self._notifier is None else (chores, self._notifier)
         self._lookout = Loop("lookout", self._look, failures)
         self._term: Term | None = None
 
     def start(self) -> None:
         """Start the threads."""
-        self._lookout.start()
-        self.archiver.start()
-        self._answerer.start()
-        self._chores.start()
-        if self._notifier is not None:
-            self._notifier.start()
+        for one in (self._lookout, self.archiver, self._answerer, *self._leaders):
+            one.start()
 
     def stop(self) -> None:
         """Archive the log up to now, if that is quick, and end all threads; wait for the archiver."""
-        self._lookout.stop()
-        self._chores.stop()
-        if self._notifier is not None:
-            self._notifier.stop()
-        self._answerer.stop()
-        self.archiver.stop()
+        for one in (self._lookout, *self._leaders, self._answerer, self.archiver):
+            one.stop()
 
     def _look(self) -> float:
         """See whether the daemon leads, and serve its term; and ask Sentinels for the present master."""
@@ -118,9 +111,8 @@ class Archivist:
             self._term, self.archiver.leads = term, term is not None
             if term is not None:
                 self._meter.began(term.epoch)
-            self._chores.serve(term)
-            if self._notifier is not None:
-                self._notifier.serve(term)
+            for one in self._leaders:
+                one.serve(term)
         if self._notifier is not None:
             self.archiver.sinks = self._notifier.about()
         return _LOOK_S

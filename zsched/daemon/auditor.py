@@ -184,13 +184,16 @@ class Auditor:
     def _audit(self) -> bool:
         """Make a pass. Return False if nothing can be concluded now."""
         path, now_ms = self._archiver.path, server_now_ms(self._wire, self._keys)
-        if path is None or is_held(self._wire, self._keys, now_ms) or self._is_something_lost(now_ms):
+        reports = Archivers(self._wire, self._keys).reports()
+        is_lost = any(each.state is ArchiveState.LOST and each.is_recent(now_ms) for each in reports)
+        if path is None or is_lost or is_held(self._wire, self._keys, now_ms):  # an archive is about to restore it
             self._overdue.clear()
             return False
         with recalling_beside(path) as (recall, position):
             if position is None:
                 return False
-            looked_for = self._next_of_round(recall)
+            looked_for = recall.next_schedules(self._cursor, _ROUND)
+            self._cursor = looked_for[-1][0] if len(looked_for) == _ROUND else ""  # after the last one, the first ones
             suspects = set(self._overdue_ids(recall, position, now_ms - GRACE_MS))
             suspects.update(*map(self._scanner.missing, pages_of(looked_for, PAGE)))
             suspects.update(*islice(self._scanner.ids_in_quarantine(), _IN_QUARANTINE // PAGE))
@@ -209,23 +212,12 @@ class Auditor:
         }  # fmt: skip
         return True
 
-    def _is_something_lost(self, now_ms: int) -> bool:
-        """Return True if an archive has data that Redis lost, and is about to restore it."""
-        reports = Archivers(self._wire, self._keys).reports()
-        return any(each.state is ArchiveState.LOST and each.is_recent(now_ms) for each in reports)
-
     def _overdue_ids(self, recall: Recall, position: Position, before_ms: int) -> list[str]:
         """Return the oldest schedules due before *before_ms*. A state without one is searched only once."""
         if self._state != (recall.life, position):
             self._state, self._first_due_ms = (recall.life, position), recall.first_due_ms()
         first_ms = self._first_due_ms
         return recall.overdue(before_ms, _OLDEST)[1] if first_ms is not None and first_ms < before_ms else []
-
-    def _next_of_round(self, recall: Recall) -> list[tuple[str, str]]:
-        """Return the next schedules of the state, each with its waiting run; after the last one, the first ones."""
-        found = recall.next_schedules(self._cursor, _ROUND)
-        self._cursor = found[-1][0] if len(found) == _ROUND else ""
-        return found
 
     def _late(self, inspection: Inspection, now_ms: int) -> list[Alarm]:
         """Return the alarm for schedules that were overdue in their place at the last pass, and still are."""

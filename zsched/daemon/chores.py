@@ -68,7 +68,8 @@ class ChoreThread(Loop):
         # Of the makers, those from index _needing on need the archive.
         self._makers, self._needing = (*without_archive, *chores), len(without_archive)
         self._term: Term | None = None
-        self._changing, self._news = threading.Lock(), threading.Event()  # of the term
+        self._over: Term | None = None  # the term that a script found to be over
+        self._news = threading.Event()  # of the term, or the stop
 
     def stop(self) -> None:
         """Start no more steps. The thread ends after the script in flight; this call does not wait for it."""
@@ -77,8 +78,7 @@ class ChoreThread(Loop):
 
     def serve(self, term: Term | None) -> None:
         """Serve *term* from now on, until another is given; None: this daemon does not lead."""
-        with self._changing:
-            self._term = term
+        self._term = term
         self._news.set()
 
     # -- the thread -------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class ChoreThread(Loop):
     def _serve_once(self) -> None:
         """Serve over one connection, until the term is over or it breaks; without a term, wait for one."""
         term = self._term
-        if term is None:
+        if term is None or term is self._over:
             self._failures.forget("chore")
             self._wait(None)
             return
@@ -96,7 +96,7 @@ class ChoreThread(Loop):
                     self._serve(wire, term)
                     return
         except (Stale, ServerChanged):  # the main loop will notice and report it
-            self._give_up(term)
+            self._over = term
         except RedisUnavailable:  # the main loop reports it
             pass
         self._wait(_RETRY_MS)
@@ -125,11 +125,6 @@ class ChoreThread(Loop):
             return _RETRY_MS
         self._failures.end("chore", chore.name)
         return 0.0 if has_more else chore.every_ms
-
-    def _give_up(self, term: Term) -> None:
-        with self._changing:
-            if self._term is term:
-                self._term = None
 
     def _wait(self, ms: float | None) -> None:
         """Wait for a change: another term, or the stop."""

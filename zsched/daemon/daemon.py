@@ -8,9 +8,8 @@ logged once, and tried again with growing pauses.
 """
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import closing
 
 import structlog
 
@@ -30,13 +29,13 @@ from zsched.daemon.waker import Waker
 from zsched.errors import OlderFormat, OtherPrefix, RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.health.facts import DaemonHealth
 from zsched.storage.archivers import Archivers
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.dispatch import Dispatch, NativeJobs
 from zsched.storage.keys import keys_of
 from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
 from zsched.storage.server import Server
-from zsched.zone_rules import installed
+from zsched.zone_rules import ZoneRules, installed
 
 log = structlog.get_logger(__name__)
 
@@ -48,18 +47,21 @@ _STANDBY_LOOK_MS = 3000.0  # between looks for a daemon that may have a zone whi
 _STAND_BACK_MS = 1000.0  # for that daemon to take the lease
 
 
-@dataclass(slots=True)
 class Session:
-    """One connection to one server, and the objects that use it."""
+    """The objects of the daemon called *id* that use *wire*, one connection to one server."""
 
-    server: Server
-    elector: Elector
-    ticker: Ticker
-    replanners: tuple[Replanning, ...]
-    calendars: CalendarReplanner
-    trimmer: Trimmer
-    archivers: Archivers
-    doubt: DoubtEnder
+    def __init__(self, wire: Wire, settings: Settings, clock: Clock, id: str, rules: ZoneRules, meter: Meter) -> None:
+        keys, self.server = keys_of(settings), Server.of(wire)
+        lease, dispatch = Lease(wire, keys, self.server, clock, id, settings.daemon.lease_ms), Dispatch(wire, keys)
+        self.elector, self.archivers = Elector(lease, clock, settings.daemon.renew_ms), Archivers(wire, keys)
+        self.calendars = CalendarReplanner(wire, keys, clock)
+        replanner = Replanner(wire, keys, rules, clock, self.calendars.present)
+        self.replanners: tuple[Replanning, ...] = replanner, self.calendars
+        native, waiting = Native(NativeJobs(wire, keys), settings.rq.native, clock), WaitingRuns(dispatch, clock)
+        limits, keep_back, present = settings.runs_per_second, replanner.keep_back, self.calendars.present
+        self.ticker = Ticker(dispatch, native, settings.daemon, clock, limits, meter, keep_back, waiting, present)
+        self.trimmer = Trimmer(dispatch, Log(wire, keys), settings.archive, clock)
+        self.doubt = DoubtEnder(wire, keys, clock)
 
 
 class Daemon:
@@ -123,7 +125,11 @@ class Daemon:
         try:
             while not self._is_stopping:
                 try:
-                    with self._session() as session:
+                    with closing(self._link.open()) as wire:
+                        about = self._settings, self._clock, self.id, self._zone_rules, self._meter
+                        session = Session(wire, *about)
+                        self._supervisor.ready()
+                        self._namer.over(wire)
                         self._serve(session)
                 except RedisUnavailable as error:
                     self._health.trouble = str(error)
@@ -135,24 +141,6 @@ class Daemon:
             self._supervisor.stopping()
             self._waker.stop()
             log.info("daemon_stopped", daemon=self.id)
-
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        settings, keys, clock = self._settings, self._keys, self._clock
-        with closing(self._link.open()) as wire:
-            server = Server.of(wire)
-            self._supervisor.ready()
-            lease = Lease(wire, keys, server, clock, self.id, settings.daemon.lease_ms)
-            dispatch, calendars = Dispatch(wire, keys), CalendarReplanner(wire, keys, clock)
-            replanner = Replanner(wire, keys, self._zone_rules, clock, calendars.present)
-            native, waiting = Native(NativeJobs(wire, keys), settings.rq.native, clock), WaitingRuns(dispatch, clock)
-            limits, keep_back, present = settings.runs_per_second, replanner.keep_back, calendars.present
-            ticker = Ticker(dispatch, native, settings.daemon, clock, limits, self._meter, keep_back, waiting, present)
-            trimmer = Trimmer(dispatch, Log(wire, keys), settings.archive, clock)
-            elector, archivers = Elector(lease, clock, settings.daemon.renew_ms), Archivers(wire, keys)
-            doubt = DoubtEnder(wire, keys, clock)
-            self._namer.over(wire)
-            yield Session(server, elector, ticker, (replanner, calendars), calendars, trimmer, archivers, doubt)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""

@@ -41,14 +41,14 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
+from zsched.core.entry import text
 from zsched.storage.archivers import Archivers, ArchiveState, Report, remembered
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.meta import number, server_now_ms
-from zsched.storage.questions import Naming
+from zsched.storage.scripts import Scripts
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ class Namer:
 
     def over(self, wire: Wire) -> None:
         """Use *wire* from now on."""
-        self._wire, self._naming = wire, Naming(wire, self._keys)
+        self._wire, self._scripts = wire, Scripts(wire, self._keys)
         self._archivers, self._log = Archivers(wire, self._keys), Log(wire, self._keys)
 
     def remember(self, names: str | None) -> None:
@@ -96,7 +96,8 @@ class Namer:
         furthest = max(named, key=lambda one: one.position.t_us if one.position else -1, default=None)
         known = self._last_names if furthest is None else furthest.names
         is_new = has_own and known is None and self._have_nothing_else(reports)
-        names = self._naming.give(term, known or uuid.uuid4().hex, is_new=is_new)
+        reply = self._scripts.call("name", gen=known or uuid.uuid4().hex, is_new=int(is_new), **term.fence)
+        names = text(reply[0])  # a name that Redis has stays
         self.remember(names)
         log.info("data_set_named", name=names, is_new=is_new)
         return None
@@ -125,7 +126,7 @@ class DoubtEnder:
 
     def __init__(self, wire: Wire, keys: Keys, clock: Clock) -> None:
         self._wire, self._keys, self._clock = wire, keys, clock
-        self._dispatch, self._archivers = Dispatch(wire, keys), Archivers(wire, keys)
+        self._scripts, self._archivers = Scripts(wire, keys), Archivers(wire, keys)
         self._term, self._is_over, self._look_ms = "", False, 0.0
 
     def step_if_due(self, term: Term, server_ms: int) -> None:
@@ -143,6 +144,6 @@ class DoubtEnder:
         doubt_ms = number(self._keys, "doubt", doubt)
         reports = list(remembered(self._archivers.reports(), server_ms))
         if reports and all(report.shows(doubt_ms) for report in reports):
-            self._dispatch.shown(term, doubt_ms)
+            self._scripts.call("shown", doubt=doubt_ms, **term.fence)
             self._is_over = True
             log.info("doubt_ended", archives=len(reports))

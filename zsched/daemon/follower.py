@@ -58,8 +58,7 @@ from zsched.storage.archivers import ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.meta import number
-from zsched.storage.questions import Naming
+from zsched.storage.meta import data_set_names, number
 from zsched.storage.scripts import unknown_format
 
 log = structlog.get_logger(__name__)
@@ -100,7 +99,7 @@ class Follower:
         self._correcting_since_ms: float | None = None
         self._is_delayed = False  # a correction took too long: it no longer prevents firing
         self.covering = Covering(archive, wire, keys, self._recovery, clock)
-        self._naming, self._next_heal_ms = Naming(wire, keys), 0.0
+        self._next_heal_ms = 0.0
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.refusal: OtherFormat | None = None  # why it is outdated
 
@@ -231,7 +230,7 @@ class Follower:
 
     def _gen_of(self, position: Position | None) -> str | None:
         """Return the names of the data set if its log has *position*: another data set may have replaced it."""
-        gen = self._naming.gen()
+        gen = data_set_names(self._wire, self._keys)
         return gen if gen is not None and position is not None and self._log.contains(position) else None
 
     # -- bootstrapping ----------------------------------------------------------------------------

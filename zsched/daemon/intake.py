@@ -72,9 +72,19 @@ class Intake:
                 return
 
     def complete(self) -> None:
-        """Read schedules from Redis that entries named and the state lacks."""
-        while self._archive.unknown:
-            self._scan_unknown()
+        """
+        Read schedules from Redis that entries named and the state lacks: they moved during a scan. If Redis does not
+        have one, it is over.
+        """
+        archive = self._archive
+        while archive.unknown:
+            tail = archive.tail
+            assert tail is not None  # a bootstrap is under way
+            schedules = sorted(id for id, run in archive.unknown if not run)
+            runs = sorted(run_id_of(id, run) for id, run in archive.unknown if run)
+            archive.unknown.clear()
+            self._scan(self._scanner.schedules(schedules), tail)
+            self._scan(self._scanner.runs(runs, tail), tail)
             self.read_on()
 
     def append(self, entries: Sequence[Entry], tail: Position | None) -> None:
@@ -169,13 +179,3 @@ class Intake:
             last = at
         if not (self._log.contains(base) and self._log.contains(last)):
             raise HistoryChanged
-
-    def _scan_unknown(self) -> None:
-        """Read schedules again that moved during the scan. If Redis does not have one, it is over."""
-        archive, tail = self._archive, self._archive.tail
-        assert tail is not None  # a bootstrap is under way
-        schedules = sorted(id for id, run in archive.unknown if not run)
-        runs = sorted(run_id_of(id, run) for id, run in archive.unknown if run)
-        archive.unknown.clear()
-        self._scan(self._scanner.schedules(schedules), tail)
-        self._scan(self._scanner.runs(runs, tail), tail)

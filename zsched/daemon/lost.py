@@ -33,11 +33,12 @@ run that a worker with a slow clock requeued may be taken for lost. RQ's workers
 import zlib
 from base64 import b64encode
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, Self
 
 import structlog
 
-from zsched.archive.runs import open_runs
+from zsched.archive.runs import OpenRuns
 from zsched.core.entry import Position
 from zsched.core.options.choices import OnLost
 from zsched.core.pages import pages_of
@@ -77,6 +78,7 @@ class LostDelays(NamedTuple):
 
 USUAL: Final = LostDelays()
 _Suspect = tuple[Run, JobFacts]  # a run that seems lost, and its job as read
+_Lapsed = Mapping[str, Sequence[str]]  # by run id: its lapsed entries in ``rq:wip``
 
 
 class LostRuns:
@@ -119,16 +121,17 @@ class LostRuns:
         queued = self._tracker.take_queued()
         if not ours and not queued and not self._missing:
             return False
-        with open_runs(path) as runs:
+        with OpenRuns(path) as runs:
             as_of = runs.position
-            if runs.life is None or as_of is None or as_of.epoch != term.epoch:
+            if runs.is_bootstrapping or as_of is None or as_of.epoch != term.epoch:
                 return False
             open = runs.among(ours)
         seen = self._seen(open.values())
         silent = [(run, job) for run, job in seen if job.status == "started"]
         met = [*queued, *((run, job) for run, job in seen if job.status == "queued")]
-        self._lose(term, as_of, silent, lapsed, _SILENT_AT_ONCE, now_s)
-        self._lose(term, as_of, self._missed(met, lapsed, now_s), lapsed, _MISSED_AT_ONCE, now_s)
+        missed = self._missed(met, lapsed, now_s)
+        portions = chain(pages_of(silent, _SILENT_AT_ONCE), pages_of(missed, _MISSED_AT_ONCE))
+        self._lose(term, as_of, portions, lapsed, now_s * 1000)
         return False
 
     def _seen(self, runs: Iterable[Run]) -> list[_Suspect]:
@@ -175,17 +178,10 @@ class LostRuns:
     # -- the decision -----------------------------------------------------------------------------
 
     def _lose(
-        self,
-        term: Term,
-        as_of: Position,
-        suspects: Sequence[_Suspect],
-        lapsed: Mapping[str, Sequence[str]],
-        at_once: int,
-        now_s: int,
+        self, term: Term, as_of: Position, portions: Iterable[list[_Suspect]], lapsed: _Lapsed, now_ms: int
     ) -> None:
         written: Position | None = None
-        now_ms = now_s * 1000
-        for portion in pages_of(suspects, at_once):
+        for portion in portions:
             rows = [lost_row(run, job, lapsed.get(run.id, ()), now_ms) for run, job in portion]
             lost = self._dispatch.lose(term, as_of, rows, now_ms)
             if lost is None:  # LOST: the archive will notice and report the loss in Redis

@@ -34,9 +34,9 @@ from zsched.core.occurrences.outcomes import What
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures
 from zsched.daemon.teller import LogTeller, Surroundings, Teller, place_in
-from zsched.health.status import StatusView, looking
+from zsched.health.status import StatusView
 from zsched.notify.message import UNHEALTHY, Gathered, Message, message_kind, order_of, searched_for
-from zsched.notify.sinks import Ping, Sink, SinkFailed, monitor_of, sinks_of
+from zsched.notify.sinks import Ping, SinkFailed, monitor_of, sinks_of
 from zsched.storage.connection import Link
 from zsched.storage.lease import Term
 
@@ -206,15 +206,7 @@ class MonitorTeller(LogTeller):
             self.sink.remove_monitor(change.id)
 
 
-class StatusTeller(Teller):
-    """Tells something of ``zsched status``."""
-
-    def __init__(self, name: str, sink: Sink, place: Surroundings) -> None:
-        super().__init__(name, sink, place)
-        self.look = looking(place.settings, place.link)
-
-
-class HealthTeller(StatusTeller):
+class HealthTeller(Teller):
     """
     Tells the problems that ``zsched status`` has, if two looks in a row find others than were told. Its text has the
     time, which makes the message's id, ``sent`` or ``unsent``, and their names.
@@ -228,7 +220,7 @@ class HealthTeller(StatusTeller):
         self._before = self._names
 
     def tell(self, term: Term) -> float:
-        problems = {one.name: f"{one.text}; {one.remedy}" for one in self.look().verdict.problems}
+        problems = {one.name: f"{one.text}; {one.remedy}" for one in self.place.look().verdict.problems}
         names, before = frozenset(problems), self._before
         self._before = names
         if self._is_sent and names != self._names and names == before:
@@ -246,7 +238,7 @@ class HealthTeller(StatusTeller):
         self.begin(self._seen)
 
 
-class PingTeller(StatusTeller):
+class PingTeller(Teller):
     """
     Pings each minute while the daemons are healthy: this one leads, its archive follows the log, ``zsched status`` has
     no problem of daemons, the last audit is fresh, Redis takes writes and its clock moves.
@@ -256,7 +248,7 @@ class PingTeller(StatusTeller):
         self._last_ms, self._last_own_ms = 0, 0.0
 
     def tell(self, term: Term) -> float:
-        view = self.look()
+        view = self.place.look()
         now_ms, own_ms = view.overview.now_ms, self._clock.monotonic_ms()
         is_moving = now_ms - self._last_ms >= (own_ms - self._last_own_ms) / 2
         if not is_moving or not _is_well(view):

@@ -34,7 +34,7 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
-from zsched.storage.questions import Naming
+from zsched.storage.meta import data_set_names
 
 log = structlog.get_logger(__name__)
 
@@ -80,7 +80,7 @@ class OwnArchive:
             ArchiveOfAnother: it belongs to another data set, or to another copy of it. RedisUnavailable, RedisRefused.
                 Others as ``prepare``.
         """
-        gen = Naming(wire, self._keys).gen()
+        gen = data_set_names(wire, self._keys)
         if self.archive is None:
             self._choose(gen)
         archive = self.archive

@@ -71,13 +71,14 @@ def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = Non
             daemon = Daemon(settings, link, clock, supervisor, child.meter, health, reload_all, child.watch, id)
             child.wake, child.end = daemon.wake, daemon.stop
             reader = Reader.by_settings(settings, link)
-            line = StatusLine(supervisor, reader, health, daemon.id)
+            line = status_line(supervisor, reader, health, daemon.id)
             if (impatience := supervisor.impatience(link.timeout_s)) is not None:
                 log.warning("watchdog_too_short", reason=impatience)
             signals.start(daemon.stop, daemon.reload, Failures(health.failing))
             if hosted is not None:
                 keep_seat(Seats(link, keys_of(settings)), id, daemon.stop, Failures(health.failing))
-            line.start()
+            if supervisor.listens:
+                line.start()
             try:
                 child.wait_until_open()
                 daemon.run()
@@ -150,31 +151,23 @@ _EVERY_S = 2.0
 _SHOWN_ELSEWHERE = ("no_leader", "late", "writes")  # problems that the line expresses itself
 
 
-class StatusLine(Loop):
+def status_line(supervisor: Supervisor, reader: Reader, health: DaemonHealth, id: str) -> Loop:
     """
-    The line that ``systemctl status`` shows: the role of daemon *id* (or the reason for none), the backlog, and the
-    lateness. *supervisor* gets it from ``start`` to ``stop``.
+    Return the thread of the line that ``systemctl status`` shows: the role of daemon *id* (or the reason for none), the
+    backlog, and the lateness. *supervisor* gets it.
 
-    A background thread reads Redis every few seconds with *reader*, as `zsched status` does, so the daemon's own loops
-    need not. Without a service manager there is no thread.
+    It reads Redis every few seconds with *reader*, as `zsched status` does, so the daemon's own loops need not.
     """
 
-    def __init__(self, supervisor: Supervisor, reader: Reader, health: DaemonHealth, id: str) -> None:
-        super().__init__("status", self._tell, Failures(health.failing))
-        self._supervisor, self._reader, self._health, self._id = supervisor, reader, health, id
-
-    def start(self) -> None:
-        """Start the thread, if there is a service manager."""
-        if self._supervisor.listens:
-            super().start()
-
-    def _tell(self) -> float:
+    def tell() -> float:
         try:
-            text = text_of(self._reader.overview(), self._id, self._health)
+            text = text_of(reader.overview(), id, health)
         except ZschedError as error:
-            text = unseen_text(error, self._health)
-        self._supervisor.status(text)
+            text = unseen_text(error, health)
+        supervisor.status(text)
         return _EVERY_S
+
+    return Loop("status", tell, Failures(health.failing))
 
 
 def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:

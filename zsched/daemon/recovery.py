@@ -37,7 +37,7 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.questions import Naming
+from zsched.storage.meta import data_set_names
 from zsched.storage.restoring import OtherDataSet
 
 log = structlog.get_logger(__name__)
@@ -87,7 +87,7 @@ class RecoveryLoop:
         is_manual: bool = False,
     ) -> None:
         self._log, self._archivers, self._clock = Log(wire, keys), Archivers(wire, keys), clock
-        self._naming = Naming(wire, keys)
+        self._wire, self._keys = wire, keys
         self._compare, self._judge, self._waits_for, self._is_manual = compare, judge, waits_for, is_manual
         self.merge = compare()
         self.compared = 0
@@ -166,7 +166,7 @@ class RecoveryLoop:
         restore gives a name, and archives of other names are refused then (rule: FURTHEST).
         """
         assert self._waits_for is not None
-        if self._naming.gen() is not None:
+        if data_set_names(self._wire, self._keys) is not None:
             return False
         reports = self._archivers.reports()
         now_ms = max((report.told_ms for report in reports), default=0)
@@ -191,7 +191,7 @@ class Recovery:
     ) -> None:
         self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
         self._hold_for_ms, self._is_manual = hold_for_ms, is_manual
-        self._log, self._naming = Log(wire, keys), Naming(wire, keys)
+        self._log = Log(wire, keys)
         self._reported: Position | None = None  # the lost position that was logged
         self._under_way: tuple[RecoveryLoop, Iterator[RecoveryStep]] | None = None
         self._step, self._began_ms = RecoveryStep.COMPARING, 0.0
@@ -244,7 +244,8 @@ class Recovery:
         """Judge by the present log: another data set may have replaced the first since the loss was noticed."""
         archive, first = self._archive, self._log.first()
         start = first.position if first else None
-        self.verdict = judge(position, start, is_same_set=is_same_set(self._naming.gen(), archive.gens))
+        names = data_set_names(self._wire, self._keys)
+        self.verdict = judge(position, start, is_same_set=is_same_set(names, archive.gens))
         is_lost = self.verdict is Verdict.LOST
         if is_lost and self._reported != position:
             common = merge.common.id if merge.common else None

@@ -113,7 +113,9 @@ class Native:
             except RedisRefused as error:
                 self._parts, self._earliest_ms = deque(), None
                 self._plan(now_ms)
-                self._say_refused(str(error))
+                if self._refusal is None:
+                    log.warning("native_refused", reason=str(error))
+                self._refusal = str(error)
         return NextLook(has_more=bool(self._parts), next_ms=self._next_ms)
 
     def end(self, term: Term) -> None:
@@ -140,7 +142,9 @@ class Native:
                 self._parts.append(part[1:] + part[:1])  # so that no queue waits for another queue's backlog
             elif moved.next_ms is not None:
                 self._earliest_ms = min(moved.next_ms, self._earliest_ms or moved.next_ms)
-        self._say_well()
+        if self._refusal is not None:
+            log.info("native_resumed", after=self._refusal)
+        self._refusal = None
         self._plan(now_ms)
 
     def _begin_round(self, at_ms: float) -> None:
@@ -180,16 +184,6 @@ class Native:
             log.warning(
                 "native_jobs_odd", queue=text(queue), count=count, first=text(first[queue, word]), reason=reason
             )
-
-    def _say_well(self) -> None:
-        if self._refusal is not None:
-            log.info("native_resumed", after=self._refusal)
-        self._refusal = None
-
-    def _say_refused(self, reason: str) -> None:
-        if self._refusal is None:
-            log.warning("native_refused", reason=reason)
-        self._refusal = reason
 
 
 class WaitingRuns:

@@ -147,7 +147,12 @@ class Replanning(ABC):
         Move the schedules of *ids* that have another time by our version. Return the moved ids of recurring ones, and
         the ids of those changed meanwhile.
         """
-        found = list(self._moves(ids))
+        found = list[Move]()
+        for page_read in read_records(self._scripts, self._keys, dict.fromkeys(ids)):  # each once
+            for record in page_read.records:
+                with suppress(Exception):  # a stored rule can make Python raise any; it is quarantined when it is due
+                    if (move := self._move_of(record, page_read.now_ms)) is not None:
+                        found.append(move)
         self._moved += self._move_once([move for move in found if move.record.run])
         moves, moved = [move for move in found if not move.record.run], set[str]()
         for page in pages_of(moves, _AT_ONCE):
@@ -155,15 +160,6 @@ class Replanning(ABC):
             moved |= {move.record.id for move in done.moved}
         self._moved += len(moved)
         return moved, [move.record.id for move in moves if move.record.id not in moved]
-
-    def _moves(self, ids: Sequence[str]) -> Iterator[Move]:
-        for page in read_records(self._scripts, self._keys, dict.fromkeys(ids)):  # each once
-            for record in page.records:
-                move = None
-                with suppress(Exception):  # a stored rule can make Python raise any; it is quarantined when it is due
-                    move = self._move_of(record, page.now_ms)
-                if move is not None:
-                    yield move
 
     def _begin(self, term: Term) -> None:
         if self.version is None:

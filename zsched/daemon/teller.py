@@ -4,7 +4,6 @@ sinks. It works while its daemon leads and, unless it needs none, its archive fo
 jobs.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from zsched.archive.history import History
@@ -17,6 +16,7 @@ from zsched.core.occurrences.changes import Change, SearchCursor
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.loop import Failures, Loop
 from zsched.errors import ServerChanged, Stale
+from zsched.health.status import looking
 from zsched.notify.sinks import Sink, SinkFailed
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
@@ -34,20 +34,14 @@ _ARCHIVED_S: Final = 1.0  # for the archive to have the log of now
 _LONGEST_S: Final = 30.0  # between two attempts to send
 
 
-@dataclass
 class Surroundings:
     """The things that the tellers of an archivist share."""
 
-    settings: Settings
-    link: Link
-    clock: Clock
-    archiver: Archiver
-    failures: Failures
-
-    def __post_init__(self) -> None:
-        self.keys, self._known = keys_of(self.settings), list[Known]()
-        self.scripts, self._log = Scripts(self.link, self.keys), Log(self.link, self.keys)
-        self.reader = Reader.by_settings(self.settings, self.link)
+    def __init__(self, settings: Settings, link: Link, clock: Clock, archiver: Archiver, failures: Failures) -> None:
+        self.link, self.clock, self.archiver, self.failures = link, clock, archiver, failures
+        self.keys, self._known, self.look = keys_of(settings), list[Known](), looking(settings, link)
+        self.scripts, self._log = Scripts(link, self.keys), Log(link, self.keys)
+        self.reader = Reader.by_settings(settings, link)
 
     def history(self) -> History:
         """Return a reader of the archive, which is healthy."""

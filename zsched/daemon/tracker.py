@@ -36,7 +36,7 @@ from typing import Final, Self
 
 import structlog
 
-from zsched.archive.runs import OpenRuns, open_runs
+from zsched.archive.runs import OpenRuns
 from zsched.core.entry import Position, text
 from zsched.core.pages import pages_of
 from zsched.core.runs.attempts import Attempt, joined
@@ -191,7 +191,9 @@ class Tracker:
         """
         if (path := self._archiver.path) is None:
             return False
-        self._expect_unheard(term)
+        if self._is_new_wire and (last := self._log.last()) is not None:
+            self.wrote(term, last.position)  # the reply to a chore's last write may be lost, but not the write
+        self._is_new_wire = False
         is_round = self._is_round_due()
         if self.is_at_rest and not is_round and not self._ended and self._until_scan_ms > 0:
             return False
@@ -202,16 +204,18 @@ class Tracker:
         self.every_ms = _EVERY_MS if self._ended else _SELDOM_MS
         if not self._ended and not is_round:
             return False
-        with open_runs(path) as runs:
+        with OpenRuns(path) as runs:
             as_of = runs.position
-            if runs.life is None or as_of is None or not self._is_late_enough(as_of, term):
+            if runs.is_bootstrapping or as_of is None or not self._is_late_enough(as_of, term):
                 return False
             if self._of != (term.token, runs.life):
                 self._forget((term.token, runs.life))
             ended = runs.among(self._ended)
             for key in ended:
                 del self._ended[key]
-            self._give_up()
+            # Stop waiting for runs that the archive did not list as open in time.
+            self._over_before.extend(key for key, steps in self._ended.items() if steps == 1)
+            self._ended = {key: steps - 1 for key, steps in self._ended.items() if steps > 1}
             some = list(islice(self._over_before, _REQUEUED))
             before = [run for key in some if (run := runs.last_end(key)) is not None]
             asked = list({run.id: run for run in chain(ended.values(), self._go_around(runs, is_round))}.values())
@@ -239,23 +243,12 @@ class Tracker:
         others = self._by_others[1] if self._by_others is not None and self._by_others[0] == term.token else None
         return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, others))
 
-    def _expect_unheard(self, term: Term) -> None:
-        """Begin on a new wire: the reply to a chore's last write may be lost, but not the write."""
-        if self._is_new_wire and (last := self._log.last()) is not None:
-            self.wrote(term, last.position)
-        self._is_new_wire = False
-
     def _note(self, ended: Iterable[str], patience: int) -> None:
         """Add ended jobs with ids that look like ours."""
         for run_id in ended:
             key = run_key(run_id, self._keys.namespace)
             if key is not None and (patience == 0 or len(self._ended) < _WAITING):
                 self._ended[key] = patience
-
-    def _give_up(self) -> None:
-        """Stop waiting for runs that the archive did not list as open in time."""
-        self._over_before.extend(key for key, steps in self._ended.items() if steps == 1)
-        self._ended = {key: steps - 1 for key, steps in self._ended.items() if steps > 1}
 
     def _is_round_due(self) -> bool:
         """Count a step. The rest after a round without an open run ends with the next entry, or the next end."""
@@ -326,7 +319,7 @@ class Tracker:
                 self._queued.append((one, job))
         queues: dict[str, str] = {}
         if forgotten:  # their jobs no longer name a queue; the archive does
-            with open_runs(path) as runs:
+            with OpenRuns(path) as runs:
                 queues = runs.queues(forgotten)
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
         return [(run._replace(queue=queues.get(run.id, run.queue)), seen) for run, seen in over]

@@ -35,7 +35,7 @@ from zsched.storage.log import Log
 from zsched.storage.meta import server_now_ms
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import resume
-from zsched.storage.workers import RateLimits
+from zsched.storage.workers import free_slots, rate_limits
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ class SlotKeeper:
 
     def over(self, wire: Wire) -> Self:
         """Use *wire* from now on."""
-        self._limits = RateLimits(wire, self._keys)
+        self._wire, self._scripts = wire, Scripts(wire, self._keys)
         self.every_ms = _EVERY_MS
         self._left: list[dict[bytes, int]] = []  # by script: limits, each with how many of its jobs were looked at
         self._round_ms = 0.0
@@ -74,11 +74,11 @@ class SlotKeeper:
         """
         began_ms = self._clock.monotonic_ms()
         if not self._left:
-            self._left = [dict.fromkeys(part, 0) for part in pages_of(self._limits.limits(), _LIMITS)]
+            self._left = [dict.fromkeys(part, 0) for part in pages_of(rate_limits(self._wire, self._keys), _LIMITS)]
             self._round_ms, self._pause_ms = 0.0, _EVERY_MS if self._left else _SELDOM_MS
         if self._left:
             part, self._left = self._left[-1], self._left[:-1]
-            freed, left = self._limits.free(term, part)
+            freed, left = free_slots(self._scripts, term, part)
             self._left += [left] if left else []
             for limit, count in freed.items():
                 log.info("slots_freed", limit=text(limit), count=count)

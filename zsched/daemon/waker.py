@@ -14,7 +14,7 @@ from contextlib import closing
 
 from zsched.core.clock import Clock
 from zsched.daemon.loop import Bell, Failures, Loop
-from zsched.storage.connection import Link, Wire
+from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 _RETRY_S = 0.5  # between attempts to listen again
@@ -76,31 +76,27 @@ class Waker(Loop):
         return not rung or left_ms <= 0
 
     def _listen(self) -> None:
-        """Listen over one connection, until stopped or until it breaks."""
+        """Listen over one connection, until stopped, or until it breaks or no longer answers."""
         with closing(self._link.open()) as wire:
             wire.send("SUBSCRIBE", self._channel)
-            self._hear_all(wire)
-
-    def _hear_all(self, wire: Wire) -> None:
-        """Listen until stopped, or until *wire* no longer answers."""
-        heard_ms, is_asked = self._clock.monotonic_ms(), False
-        looked_ms, wait_s = heard_ms, _LOOK_S if self._link.finds_master else _SILENCE_S
-        while not self.is_stopping:
-            if wire.wait_for_data(wait_s):
-                self._hear(wire.hear())
-                heard_ms, is_asked = self._clock.monotonic_ms(), False
-            elif self._clock.monotonic_ms() - heard_ms >= _SILENCE_S * 1000:
-                if is_asked:
-                    return
-                wire.send("PING")
-                heard_ms, is_asked = self._clock.monotonic_ms(), True
-            if self._clock.monotonic_ms() - looked_ms > _LOOK_S * 1000:
-                self._link.look_for_master()
-                looked_ms = self._clock.monotonic_ms()
-            self.well()
+            heard_ms, is_asked = self._clock.monotonic_ms(), False
+            looked_ms, wait_s = heard_ms, _LOOK_S if self._link.finds_master else _SILENCE_S
+            while not self.is_stopping:
+                if wire.wait_for_data(wait_s):
+                    self._hear(wire.hear())
+                    heard_ms, is_asked = self._clock.monotonic_ms(), False
+                elif self._clock.monotonic_ms() - heard_ms >= _SILENCE_S * 1000:
+                    if is_asked:
+                        return
+                    wire.send("PING")
+                    heard_ms, is_asked = self._clock.monotonic_ms(), True
+                if self._clock.monotonic_ms() - looked_ms > _LOOK_S * 1000:
+                    self._link.look_for_master()
+                    looked_ms = self._clock.monotonic_ms()
+                self.well()
 
     def _hear(self, message: list[bytes]) -> None:
-        if message[0] == b"subscribe" or message[2:] == [b"lease"]:  # what was put before the subscription is looked for
+        if message[0] == b"subscribe" or message[2:] == [b"lease"]:  # an earlier put woke nobody
             self._alarm.ring()
         elif message[0] == b"message":
             with contextlib.suppress(ValueError):  # anybody may publish anything there

@@ -30,7 +30,7 @@
 -- a run and not pushed it yet.
 -- include lib/op.lua
 -- include lib/find.lua
--- include lib/hash.lua
+-- include lib/status.lua
 -- include lib/waiting.lua
 -- include lib/tell.lua
 -- include lib/wording.lua
@@ -42,37 +42,28 @@ local left = most_waiting  -- runs that this call may still search
 
 -- Return a word and its detail, for a run to take out or to stop also the run itself.
 local function decide(id, run, seen)
-  local job_key = RQ_JOB .. run
-  local job = read_hash(job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop', 'rate_limit_key')
-  if job.err then
-    return 'BROKEN', '-'
-  end
-  local status, enqueued_at, queue, worker = word_of(job[1]), time_of(job[2]) or '', job[3] or '', job[4] or ''
+  local one = job_of(run)
+  local status = word_of(one.status)
+  one.id = id
   if not status then
-    return redis.call('EXISTS', job_key) == 1 and 'BROKEN' or 'UNKNOWN', '-'
-  end
-  if OVER[status] then
+    return redis.call('EXISTS', RQ_JOB .. run) == 1 and 'BROKEN' or 'UNKNOWN', '-'
+  elseif OVER[status] then
     return 'over', status
-  end
-  if status == 'started' then
-    if worker == '' then
-      return 'BROKEN', status
-    end
-    return 'stopping', name_of(worker), {run = run, worker = worker, told_ms = tonumber(job[5] or '')}
+  elseif status == 'started' and one.worker == '' then
+    return 'BROKEN', status
+  elseif status == 'started' then
+    return 'stopping', name_of(one.worker), one
   end
   local at = status == 'scheduled' and find({id})[1]
   if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then
     return 'WAITS', '-'
   end
-  local one = {id = id, run = run, status = status, queue = queue, limit_key = job[6]}
   local place_key, kind = place_of(one)
-  if not place_key or queue == '' then
+  if not place_key or one.queue == '' then
     return 'BROKEN', status
-  end
-  if not is_a(place_key, kind) or not is_a(RQ_CANCELED .. queue, 'zset') then
+  elseif not is_a(place_key, kind) or not is_a(RQ_CANCELED .. one.queue, 'zset') then
     return 'WRONGTYPE', '-'
-  end
-  if status .. ' ' .. enqueued_at ~= seen then
+  elseif status .. ' ' .. (time_of(redis.call('HGET', RQ_JOB .. run, 'enqueued_at')) or '') ~= seen then
     return 'AGAIN', status
   end
   local is_there = (left > 0 or status ~= 'queued') and is_in_place(one, left)

@@ -59,11 +59,6 @@ local function is_same(pairs_now, name, data)
   return same == field_size + 1 and its_name == name
 end
 
--- Return whether the put leaves a schedule paused; `at` is its place now, or false.
-local function will_pause(at)
-  return enabled == '0' or enabled == '' and at and at.place == 'paused'
-end
-
 -- Return the word of a row that writes nothing, or nil; and the due time to return, if it is not the row's. `at` is its
 -- place or false, `job` the fields OF_RUN at its run's key or false.
 local function word_of_present(id, at, due_ms, run, job, name, data)
@@ -78,7 +73,7 @@ local function word_of_present(id, at, due_ms, run, job, name, data)
     -- It was pushed, or RQ took it over; it may wait for a retry.
     local own = redis.call('HMGET', run, 'zs', 'data')
     return (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
-  elseif pending and at.lane == lane and at.due_ms == due_ms and (at.place == 'paused') == will_pause(at)
+  elseif pending and at.lane == lane and at.due_ms == due_ms and (at.place == 'paused') == will_pause(enabled, at)
     and is_same(redis.call('HGETALL', run), name, data) then
     return 'unchanged'
   end
@@ -135,7 +130,7 @@ for n, id in ipairs(ids) do
     if job then
       taken[#taken + 1] = run
     end
-    if will_pause(at) then
+    if will_pause(enabled, at) then
       pausing[#pausing + 1] = id
     else
       local last = #members
@@ -184,7 +179,7 @@ for _, n in ipairs(writes) do
     redis.call(unpack(new_job, 1, last))
     copied[last] = keys[n]
   end
-  if #pausing > 0 and will_pause(at) then
+  if #pausing > 0 and will_pause(enabled, at) then
     local was = at and at.place == 'paused' and at or {}
     park(paused_key, id, lane, due_ms, was.since_ms, was.note)
   end

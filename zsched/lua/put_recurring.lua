@@ -111,11 +111,6 @@ local function without_jitter(rule)
   return rule and (string.gsub(rule, '"jitter_ms":%d+,', ''))
 end
 
--- Return whether a put of this shape leaves a schedule with a due time paused; `at` is its place now, or false.
-local function will_pause(shape, at)
-  return shape.enabled == '0' or shape.enabled == '' and at and at.place == 'paused'
-end
-
 -- Read and decide. The values to write for row n are in olds[n], anchors[n], nominals[n], dues[n] and pauses[n].
 local put_version = new_version()
 local reply = {'OK', now_ms, version() .. '/' .. put_version}
@@ -158,7 +153,7 @@ for n, id in ipairs(ids) do
     word = 'CHANGED:' .. version_of(id, at)
   elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.anchor
     and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine'
-      and (at.place == 'paused') == will_pause(shape, at))
+      and (at.place == 'paused') == will_pause(shape.enabled, at))
     and holds(schedule_key, shape.own, IS_OURS)
     and holds(template_key, shape.template, NONE, data, name ~= 'data' and name) then
     word, due_ms = 'unchanged', at.due_ms
@@ -184,7 +179,7 @@ for n, id in ipairs(ids) do
     written[#written + 1] = n
     olds[n], anchors[n], nominals[n], dues[n] = old, anchor_ms, nominal_ms or false, due_ms or false
     endings[n] = not due_ms and old.ended_at or false
-    pauses[n] = due_ms and will_pause(shape, at)
+    pauses[n] = due_ms and will_pause(shape.enabled, at)
     states[n] = state_after(at, old, shape, pauses[n])
     rows[row_count + 1] = id
     rows[row_count + 2] = shape.number .. ' ' .. (due_ms or '-') .. ' ' .. (nominal_ms or '-') .. ' ' .. anchor_ms

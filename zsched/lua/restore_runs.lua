@@ -39,11 +39,8 @@ local MOST_WAITING = 50000  -- runs of a queue to search: more would block Redis
 
 -- Return the run as take_out needs it; nil if it does not wait, or jobs of RQ depend on it.
 local function waiting_still(row)
-  local job = redis.pcall('HMGET', row.key, 'status', 'origin', 'rate_limit_key')
-  if job.err then
-    return nil
-  end
-  local one = {id = row.id, run = row.run_id, status = word_of(job[1]), queue = job[2] or '', limit_key = job[3]}
+  local one = job_of(row.run_id)
+  one.id = row.id
   return redis.call('EXISTS', dependents_key(row.run_id)) == 0 and is_in_place(one, MOST_WAITING) and one or nil
 end
 

@@ -12,7 +12,7 @@ for the archive's fsync.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Self
@@ -71,6 +71,18 @@ class SinkSeen(NamedTuple):
         return json_of(self, "name", "kind", "address", "on", "last", "last_at", "error")
 
 
+def text_in(about: Mapping[str, Any], name: str) -> str | None:
+    """Return a text of a report, in which another writer may have left anything; None for any other value."""
+    value = about.get(name)
+    return value if isinstance(value, str) else None
+
+
+def number_in(about: Mapping[str, Any], name: str, least: int = 0) -> int | None:
+    """Return a whole number of a report from *least* on, up to the last time; None for any other value."""
+    value = about.get(name)
+    return value if type(value) is int and least <= value <= LAST_MS else None
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """
@@ -95,14 +107,12 @@ class Report:
     @property
     def daemon(self) -> str | None:
         """The id of its daemon; None for an archivist without one."""
-        daemon = self.about.get("daemon")
-        return daemon if isinstance(daemon, str) else None
+        return text_in(self.about, "daemon")
 
     @property
     def names(self) -> str | None:
         """The names of the data set that it followed, separated by blanks, or None."""
-        names = self.about.get("names")
-        return " ".join(names.split()) or None if isinstance(names, str) else None
+        return " ".join((text_in(self.about, "names") or "").split()) or None
 
     @property
     def place(self) -> str:
@@ -152,23 +162,21 @@ class Report:
         found, sinks = [], self.about.get("sinks")
         for name, one in sinks.items() if isinstance(sinks, dict) else ():
             if isinstance(one, dict):
-                texts = (one.get(key) for key in ("kind", "address", "last", "error"))
-                kind, address, last, error = (text if isinstance(text, str) else None for text in texts)
-                on, at = one.get("on"), one.get("last_ms")
-                kinds = tuple(map(str, on)) if isinstance(on, list) else ()
-                last_ms = at if type(at) is int and 0 <= at <= LAST_MS else None
-                found.append(SinkSeen(name, kind or "?", address or "?", kinds, last, last_ms, error))
+                kind, address, last, error = (text_in(one, key) for key in ("kind", "address", "last", "error"))
+                on = tuple(map(str, one["on"])) if isinstance(one.get("on"), list) else ()
+                last_ms = number_in(one, "last_ms")
+                found.append(SinkSeen(name, kind or "?", address or "?", on, last, last_ms, error))
         return found
 
     @property
     def unknown_entries(self) -> int:
         """Number of log entries that its zsched cannot read. Its state lacks their changes, so no audit uses it."""
-        return self._count("unknown_entries")
+        return number_in(self.about, "unknown_entries") or 0
 
     @property
     def unreadable_entries(self) -> int:
         """Number of these entries that are of a known kind. It reads their effects from Redis."""
-        return self._count("unreadable_entries")
+        return number_in(self.about, "unreadable_entries") or 0
 
     def shows(self, doubt_ms: int) -> bool:
         """
@@ -178,10 +186,6 @@ class Report:
         began_us = self.about.get("began_us")
         is_old = type(began_us) is int and 0 <= began_us < doubt_ms * 1000
         return is_old and self.state is ArchiveState.FOLLOWING and self.told_ms > doubt_ms
-
-    def _count(self, name: str) -> int:
-        number = self.about.get(name)
-        return number if type(number) is int and 0 <= number <= LAST_MS else 0
 
     def is_alive(self, now_ms: int) -> bool:
         """Return True if it follows the log, and reported within ALIVE_MS."""
@@ -345,22 +349,14 @@ class Durability:
             raise error.but(message, may_have_been_applied=True) from error
 
     def _wait_for(self, place: LogPlace, what: str, again: str) -> None:
-        for _ in self._looks():
-            word = self._archivers.archived(place)
-            if word == "archived":
-                return
-            if word == "LOST":
-                which = f"log entry {place.entry}" if place.is_written else f"the end of its log before {place.entry}"
-                raise NotArchived(f"{what}: Redis lost {which} before an archive had it; {_NOTHING}", is_in_redis=False)
-        problem = f"{what}: in Redis, but no archive had it on disk within {self._timeout_s:g} s"
-        remedy = f"it fires unless Redis loses it; the same call again {again}; see zsched status"
-        raise NotArchived(f"{problem}; {remedy}", is_in_redis=True)
-
-    def _looks(self) -> Iterator[None]:
-        """Yield now, and then with growing pauses until the timeout."""
         pause_s, until_ms = _FIRST_PAUSE_S, self._clock.monotonic_ms() + self._timeout_s * 1000
-        yield
-        while self._clock.monotonic_ms() < until_ms:
+        while (word := self._archivers.archived(place)) == "waiting" and self._clock.monotonic_ms() < until_ms:
             self._link.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            yield
+        if word == "LOST":
+            which = f"log entry {place.entry}" if place.is_written else f"the end of its log before {place.entry}"
+            raise NotArchived(f"{what}: Redis lost {which} before an archive had it; {_NOTHING}", is_in_redis=False)
+        if word == "waiting":
+            problem = f"{what}: in Redis, but no archive had it on disk within {self._timeout_s:g} s"
+            remedy = f"it fires unless Redis loses it; the same call again {again}; see zsched status"
+            raise NotArchived(f"{problem}; {remedy}", is_in_redis=True)

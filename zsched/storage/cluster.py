@@ -83,7 +83,9 @@ class ClusterPool(FoundPool):
 
     def __init__(self, discovery: SlotOwner, **options: Any) -> None:
         self.discovery = discovery
-        super().__init__(str(discovery.slot), discovery, "cluster", _shown(discovery.seeds), **options)
+        super().__init__(
+            str(discovery.slot), discovery, "cluster", ",".join(host_port(*seed) for seed in discovery.seeds), **options
+        )
 
     @classmethod
     def by_url(
@@ -252,7 +254,3 @@ def _owner(slots: list[Any], slot: int, asked: Address) -> tuple[Address | None,
 def _is_for_the_user(error: Exception) -> bool:
     """Return True for an *error* that needs an operator: a wrong password, or an untrusted certificate."""
     return isinstance(error, redis.AuthenticationError) or distrust_of(error) is not None
-
-
-def _shown(nodes: Iterable[Address]) -> str:
-    return ",".join(host_port(*node) for node in nodes)

@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 from zsched.core.entry import Position, text
 from zsched.core.occurrences.planning import Move
 from zsched.core.occurrences.policy import Plan, Policy, passed_text
+from zsched.core.options.choices import IfExists, Priority
 from zsched.core.pages import pages_of
-from zsched.core.runs.job import OFFSET_FIELD
+from zsched.core.runs.job import OFFSET_FIELD, UNSIGNED
 from zsched.core.runs.run import FAILURES, GONE, Run, facts_text
 from zsched.core.runs.run_id import schedule_of
 from zsched.storage.connection import Wire
 from zsched.storage.jobs import existing
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.puts import Shape, one_shots_call
 from zsched.storage.scripts import Scripts
 
 _CHAINS = 100  # schedules per call of unblock: Redis does nothing else meanwhile
@@ -193,10 +195,6 @@ class Dispatch:
         rows = [each for due, reason in bad for each in (*due[:4], reason)]
         return int(self._scripts.call("quarantine", rows=rows, **term.fence)[1])
 
-    def shown(self, term: Term, doubt_ms: int) -> None:
-        """Note that the archives show: nothing was lost at the change of server at *doubt_ms*."""
-        self._scripts.call("shown", doubt=doubt_ms, **term.fence)
-
     def set_aside(self, term: Term, lacking: Sequence[tuple[DueRecurring, str]]) -> int:
         """Set schedules aside whose zone this machine lacks, each with the zone; return the number of moved ones."""
         rows = [each for due, zone in lacking for each in (*due[:4], zone)]
@@ -209,19 +207,11 @@ class Dispatch:
             record, stored = move.record, move.record.job_fields()
             job = {name: value for name, value in stored.items() if name not in _OF_A_PUT}
             job[OFFSET_FIELD.encode()] = str(move.offset_s).encode()
-            reply = scripts.call(
-                "put",
-                lane=record.lane,
-                if_exists="replace",
-                enabled="",
-                allow_past=1,
-                keep_op_ms=0,
-                op="-",
-                seen_version=stored.get(b"zs_version") or stored[b"created_at"],
-                field_size=2 * len(job),
-                rows=[*chain.from_iterable(job.items()), record.id, move.due_ms, "data", stored[b"data"]],
-            )
-            done.append(text(reply[2]) == "updated")
+            version, flat = stored.get(b"zs_version") or stored[b"created_at"], tuple(chain.from_iterable(job.items()))
+            shape = Shape(Priority(record.lane), flat, (), IfExists.REPLACE, enabled="", allow_past=True)
+            row = record.id, str(move.due_ms), UNSIGNED, stored[b"data"]
+            name, rows, arguments = one_shots_call(shape, text(version), row, None)
+            done.append(text(scripts.call(name, rows=rows, **arguments)[2]) == "updated")
         return done
 
     def track(self, term: Term, seen: Position, over: Sequence[tuple[Run, str]]) -> RecordedEnds | None:

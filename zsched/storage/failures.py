@@ -73,8 +73,12 @@ class Destination:
                 return SlotMoves(problem, self.server.when_slot_moves(), may_have_been_applied=is_one_of_many)
             case ClusterCrossSlotError():
                 return RedisRefused(one_node_only(self.where))
+            case redis.ResponseError() if (refusal := WriteRefusal.from_error(error)) is not None:
+                return self._of_writes(refusal)
+            case redis.ResponseError() if _UNTYPED.match(str(error)):
+                return self._of_pause(error)
             case redis.ResponseError():
-                return self._of_reply(error)
+                return RedisRefused(f"Redis at {self.where} refused: {_reason(error)}")
             case redis.ConnectionError() | redis.TimeoutError() | OSError():
                 if isinstance(error.__context__, redis.ReadOnlyError):  # redis-py's conversion behind a Sentinel
                     return self._of_writes(WriteRefusal.REPLICA)
@@ -82,13 +86,6 @@ class Destination:
                 return RedisUnavailable(problem, self.server.when_silent(error), may_have_been_applied=True)
             case _:  # later replies cannot be read either
                 return RedisUnavailable(*self._of_garbage(error), may_have_been_applied=True)
-
-    def _of_reply(self, error: redis.ResponseError) -> ZschedError:
-        if (refusal := WriteRefusal.from_error(error)) is not None:
-            return self._of_writes(refusal)
-        if _UNTYPED.match(str(error)):
-            return self._of_pause(error)
-        return RedisRefused(f"Redis at {self.where} refused: {_reason(error)}")
 
     def _of_writes(self, refusal: WriteRefusal) -> ZschedError:
         problem = f"Redis at {self.where} refuses writes: {refusal.sentence}"

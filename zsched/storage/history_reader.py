@@ -219,7 +219,10 @@ class HistoryReader:
                 raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             read_to[answer["by"]] = answer["read_to"]
         later = self._log.entries(f"({source.as_of}", _PAGE) if source.as_of else iter(())
-        ran.update(self._ran_by_entries(islice(later, _LOOKED_AT), id))
+        for entry in islice(later, _LOOKED_AT):
+            with suppress(UnknownEntry):
+                instants = [ran_at(change) for change in changes(entry, self._keys.run_suffix) if change.id == id]
+                ran.update(ms for ms in instants if ms is not None)
         return {ms for ms in ran if start_ms <= ms < end_ms}, source
 
     def held(self, run_ids: Sequence[str]) -> dict[str, bool]:
@@ -259,13 +262,6 @@ class HistoryReader:
                 problem = f"{source.problem}; what follows log entry {last.position.id} is missing here"
                 raise ArchiveError(f"{problem}: ask again, or for what is since then")
             answer = further
-
-    def _ran_by_entries(self, entries: Iterable[Entry], id: str) -> Iterator[int]:
-        """Yield the occurrences of schedule *id* that ran according to *entries*."""
-        for entry in entries:
-            with suppress(UnknownEntry):
-                instants = (ran_at(change) for change in changes(entry, self._keys.run_suffix) if change.id == id)
-                yield from (ms for ms in instants if ms is not None)
 
     # -- query ---------------------------------------------------------------------------------------
 

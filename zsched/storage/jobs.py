@@ -327,8 +327,9 @@ class Registries:
 
     def lifetimes(self, keys: Sequence[str]) -> dict[str, set[int]]:
         """Return, by registry, for how many seconds RQ keeps ended jobs, from a few random members of each."""
-        samples = [_scored(flat) for flat in self._all(("ZRANDMEMBER", key, _SAMPLE, "WITHSCORES") for key in keys)]
-        members = [(key, *member) for key, sample in zip(keys, samples, strict=True) for member in sample]
+        samples = zip(keys, self._all(("ZRANDMEMBER", key, _SAMPLE, "WITHSCORES") for key in keys), strict=True)
+        scored = ((key, *member) for key, flat in samples for member in pages_of(flat, 2))
+        members = [(key, id, int(float(score))) for key, id, score in scored if score not in _NEVER]
         ended = self._all(("HGET", self._rq.job(id), "ended_at") for _, id, _ in members)
         shown: dict[str, set[int]] = {key: set() for key in keys}
         for (key, _, until_s), ended_at in zip(members, ended, strict=True):
@@ -344,8 +345,3 @@ class Registries:
 
 def _range(span: Span, offset: int) -> tuple[Any, ...]:
     return "ZRANGEBYSCORE", *span, "LIMIT", offset, _IDS_AT_ONCE
-
-
-def _scored(flat: Sequence[bytes]) -> list[tuple[bytes, int]]:
-    """Return members with their scores, without those that RQ keeps for ever: their scores have no time."""
-    return [(id, int(float(score))) for id, score in zip(flat[::2], flat[1::2], strict=True) if score not in _NEVER]

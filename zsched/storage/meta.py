@@ -110,6 +110,12 @@ def server_now_ms(channel: Channel, keys: Keys) -> int:
     return now_ms
 
 
+def data_set_names(channel: Channel, keys: Keys) -> str | None:
+    """Return the names of the data set, separated by blanks, or None."""
+    found = channel.execute("HGET", keys.meta(), "gen")
+    return text(found) if found else None
+
+
 def is_held(channel: Channel, keys: Keys, now_ms: int) -> bool:
     """Return True if nothing fires now. A longer hold was written before the clock was set back (lib/hold.lua)."""
     return now_ms < number(keys, "hold", channel.execute("HGET", keys.meta(), "hold")) <= now_ms + LONGEST_LEASE_MS

@@ -27,7 +27,7 @@ from zsched.core.runs.job import ms_of
 from zsched.core.runs.run_id import run_id_of
 from zsched.errors import RedisRefused
 from zsched.storage import archivers
-from zsched.storage.archivers import ArchiveState, Report, SinkSeen
+from zsched.storage.archivers import ArchiveState, Report, SinkSeen, number_in, text_in
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.jobs import is_denied
 from zsched.storage.keys import Keys
@@ -105,12 +105,13 @@ _TEXTS: Final = ("host", "worker", "version", "python", "redis_py", "rq", "tzdat
 def daemons_of(reports: Iterable[Report], leader: str | None, now_ms: int) -> list[DaemonSeen]:
     """Return the daemons of *reports*: the *leader* first, then by role, host and id."""
     order = list(DaemonRole)
-    seen = [_seen(report, leader, now_ms) for report in reports if isinstance(report.about.get("daemon"), str)]
+    seen = [_seen(report, leader, now_ms) for report in reports if report.daemon is not None]
     return sorted(seen, key=lambda one: (order.index(one.role), one.host or "", one.id))
 
 
 def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
     about = report.about
+    failing = found if isinstance(found := about.get("failing"), dict) else {}
     if about["daemon"] == leader:  # it has the lease, so its report does not matter
         role = DaemonRole.LEADS
     elif report.is_stopped:
@@ -119,19 +120,18 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
         role = DaemonRole.SILENT
     else:
         role = DaemonRole.STANDS_BY if _bar(report) is None else DaemonRole.BARRED
-    started_ms = about.get("started")
     return DaemonSeen(
         id=about["daemon"],
         role=role,
-        **{name: _text(about.get(name)) for name in _TEXTS},
-        pid=_number(about.get("pid")),
-        ahead_ms=_number(about.get("ahead_ms")),
-        memory=_number(about.get("memory")),
+        **{name: text_in(about, name) for name in _TEXTS},
+        pid=number_in(about, "pid"),
+        ahead_ms=number_in(about, "ahead_ms", -LAST_MS),
+        memory=number_in(about, "memory"),
         archive=report,
-        started_ms=started_ms if type(started_ms) is int and 0 <= started_ms <= LAST_MS else None,
+        started_ms=number_in(about, "started"),
         told_ms=report.told_ms,
         may_not_lead=_bar(report) if role is DaemonRole.BARRED else None,
-        failing=_texts(about.get("failing")),
+        failing={part: text for part, text in failing.items() if isinstance(text, str)},
     )
 
 
@@ -139,24 +139,10 @@ def _bar(report: Report) -> str | None:
     """
     Return the reason why its daemon may not lead, or None. The archive may be the first to report a newer format.
     """
-    reason = _text(report.about.get("may_not_lead"))
+    reason = text_in(report.about, "may_not_lead")
     if reason is None and report.state is ArchiveState.OUTDATED:
-        return _text(report.about.get("trouble")) or "a newer zsched leads"
+        return text_in(report.about, "trouble") or "a newer zsched leads"
     return reason
-
-
-def _texts(value: object) -> dict[str, str]:
-    """Return the texts in *value*, which another writer may have left. Drop everything else."""
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {part: reason for part, reason in pairs if isinstance(part, str) and isinstance(reason, str)}
-
-
-def _number(value: object) -> int | None:
-    return value if type(value) is int else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 class KeptLocal(NamedTuple):

@@ -5,8 +5,6 @@ A question is one line of JSON on the list ``ask``: its id, its topic (``about``
 that the asker saw, which the answer must include. Any daemon with a healthy archive takes it, and pushes one line of
 JSON to a list of that id, which expires. Without an answer within two seconds, the asker removes the question and
 says that. Nothing is asked if no archive reported lately.
-
-``Naming`` reads, gives and adds names of a data set (``meta.gen``).
 """
 
 import json
@@ -15,16 +13,14 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, NamedTuple, Self
 
-from zsched.core.entry import Position, text
+from zsched.core.entry import Position
 from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.storage.archivers import ALIVE_MS, Archivers
-from zsched.storage.connection import Channel, Link, Wire
+from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.meta import server_now_ms
 from zsched.storage.remedies import WriteRefusal
-from zsched.storage.scripts import Scripts
 
 WAIT_S: Final = 2.0  # for an answer
 # Errors of json.loads and of malformed messages, such as numbers or brackets without end.
@@ -126,29 +122,3 @@ class Inbox:
         """Leave the question to another archive."""
         self._wire.execute("LPUSH", self._keys.ask(), question.text)
         self._wire.execute("PEXPIRE", self._keys.ask(), KEPT_MS)
-
-
-class Naming:
-    """The name of one namespace's data set, over one channel."""
-
-    def __init__(self, channel: Channel, keys: Keys) -> None:
-        self._channel, self._keys, self._scripts = channel, keys, Scripts(channel, keys)
-
-    def gen(self) -> str | None:
-        """Return the names of the data set, separated by blanks, or None."""
-        found = self._channel.execute("HGET", self._keys.meta(), "gen")
-        return text(found) if found else None
-
-    def give(self, term: Term, gen: str, *, is_new: bool) -> str:
-        """
-        Name the data set *gen* if it has no name. Return its names. *is_new*: no archive has entries that the log
-        lacks, so no run is uncertain.
-
-        Raises:
-            Stale, ServerChanged: the term is over.
-        """
-        return text(self._scripts.call("name", gen=gen, is_new=int(is_new), **term.fence)[0])
-
-    def adopt(self, gen: str) -> str:
-        """Add the name *gen*: this data set includes that one now. Return all names."""
-        return text(self._scripts.call("adopt", gen=gen)[0])

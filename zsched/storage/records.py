@@ -309,18 +309,13 @@ class Scanner:
             found, job = list[Record](), self._keys.rq.job
             records = self._wire.replies(("HGETALL", job(run_id)) for run_id in page)
             for run_id, record in zip(page, records, strict=True):
-                if not isinstance(record, RedisRefused):
-                    found += self._open(run_id, record)
-                elif self._wire.execute("TYPE", job(run_id)) == b"hash":  # a key of another type is another writer's
-                    raise record
+                key, names = run_key(run_id), () if isinstance(record, RedisRefused) else record[::2]
+                if names and key is not None and b"zs_gone" not in names:
+                    note = "uncertain" if b"zs_uncertain" in names else None
+                    found.append(Record(*key, Place.OPEN, "", nominal_ms_of(key[1]), record, note=note))
+                elif isinstance(record, RedisRefused) and self._wire.execute("TYPE", job(run_id)) == b"hash":
+                    raise record  # a key of another type is another writer's
             yield at, found
-
-    def _open(self, run_id: str, record: list[bytes]) -> Iterator[Record]:
-        """Yield the run, if its job exists and was not cancelled."""
-        key = run_key(run_id)
-        if record and key is not None and b"zs_gone" not in record[::2]:
-            note = "uncertain" if b"zs_uncertain" in record[::2] else None
-            yield Record(*key, Place.OPEN, "", nominal_ms_of(key[1]), record, note=note)
 
     def _ours(self, members: Iterable[str]) -> Iterator[str]:
         return (member for member in members if RunId.ours(member, self._keys.namespace))

@@ -10,7 +10,7 @@ from zsched.core.entry import Position, text
 from zsched.core.record import Place, Portion, Record
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.scripts import Scripts, checked
+from zsched.storage.scripts import Scripts
 
 ROWS: Final = 200  # per script, at most: about 5 ms of the server (measured)
 _TEXTS: Final = 6000  # Lua's unpack fails near 8,000
@@ -47,7 +47,7 @@ class Restoring:
         gens: Sequence[str] = (),
         by: str = "",
     ) -> None:
-        self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys, by)
+        self._wire, self._scripts = wire, Scripts(wire, keys, by)
         self._archive, self._reason, self._hold_for_ms, self._gens = archive, reason, hold_for_ms, gens
         self.is_forced = False
 
@@ -61,14 +61,17 @@ class Restoring:
         Raises:
             NotAbsent, OtherDataSet.
         """
-        arguments = self._whose(seen) | {"hold_for_ms": self._hold_for_ms, "reason": self._reason}
-        arguments["if_absent"] = int(if_absent)
-        command = self._scripts.command(script_of(portion), portion.texts, arguments)
-        self._wire.send(*command)
-        try:
-            meanwhile()
-        finally:  # otherwise the next call would read this reply
-            reply = checked(self._scripts.reply(script_of(portion), command, self._wire.receive), self._keys)
+
+        def execute(*command: Any) -> Any:
+            self._wire.send(*command)
+            try:
+                meanwhile()
+            finally:  # otherwise the next call would read this reply
+                reply = self._wire.receive()
+            return reply
+
+        own = {"hold_for_ms": self._hold_for_ms, "reason": self._reason, "if_absent": int(if_absent)}
+        reply = self._scripts.call(script_of(portion), execute, rows=portion.texts, **self._whose(seen), **own)
         entry = _position(reply)
         return None if entry is None else Written(entry, placed(portion.rows, reply[3]))
 

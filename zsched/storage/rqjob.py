@@ -21,7 +21,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable as Function
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -86,7 +86,10 @@ class Encoder:
         try:
             raw = self._dumps("args", (path, None, tuple(args), kwargs), self._calls.dumps)
         except InvalidSchedule as error:
-            self._refuse_argument(args, kwargs)
+            for value in args:  # raises for the first one that cannot be serialised alone
+                self._dumps("args", value)
+            for name, value in kwargs.items():
+                self._dumps("kwargs", {name: value})
             raise InvalidSchedule("args", args, error.problem, error.remedy) from error.__cause__
         if self.serializer == "json":
             _refuse_reshaping("args", list(args))
@@ -109,13 +112,6 @@ class Encoder:
             remedy = "pass a reference to the data, or schedule it without keys"
             raise InvalidSchedule("args", NOT_GIVEN, f"the payload cannot be signed: {error}", remedy) from error
         return data
-
-    def _refuse_argument(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise InvalidSchedule for the first argument that cannot be serialised alone."""
-        for value in args:
-            self._dumps("args", value)
-        for name, value in kwargs.items():
-            self._dumps("kwargs", {name: value})
 
     def open(self, data: bytes, *, runs: bool = False) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """

@@ -103,7 +103,7 @@ def load(name: str, rq_prefix: str = RQ_PREFIX) -> Script:
     code = _bindings(keys, argv, has_rows) + verb[header.end() :]
     left_out = set() if "{" in rq_prefix else {_OF_CLUSTER}
     text = header[0] + _INCLUDE.sub(partial(_included, within=(f"{name}.lua",), seen=left_out), code)
-    text = _RQ_KEY.sub(_start_of_key, text)
+    text = _RQ_KEY.sub(lambda found: f"'{{rq}}:{found[1].lower().replace('_', '-')}:'", text)
     text = text.replace("  -- sizes\n", _sizes(keys))
     for word, value in {"rq": rq_prefix, "format": FORMAT, "oldest_format": OLDEST_FORMAT}.items():
         text = text.replace(f"{{{word}}}", str(value))
@@ -116,10 +116,6 @@ def _sizes(keys: Sequence[str]) -> str:
     return "".join(f"  redis.call('{_SIZE[type]}', {key}_key)\n" for key, type in types.items() if type in _SIZE)
 
 
-def _start_of_key(found: re.Match[str]) -> str:
-    return f"'{{rq}}:{found[1].lower().replace('_', '-')}:'"
-
-
 class Scripts:
     """The scripts of one namespace over one channel. *by*: who asks, for the log; "": a daemon."""
 
@@ -130,9 +126,13 @@ class Scripts:
             name: getattr(keys, name)() for name in _PREFIXES
         }
 
-    def call(self, name: str, *, rows: Iterable[Any] = (), **arguments: Any) -> list[Any]:
+    def call(
+        self, name: str, execute: Callable[..., Any] | None = None, /, *, rows: Iterable[Any] = (), **arguments: Any
+    ) -> list[Any]:
         """
-        Run script *name* and return its reply without the leading OK, or with its word.
+        Run script *name* and return its reply without the leading OK, or with its word. *execute*: returns the reply to
+        the command, instead of the channel. If the server does not know the script, it is loaded, and the command is
+        sent again by the channel: other clients may flush the scripts at any time.
 
         Raises:
             Stale: the lease is not this term's.
@@ -140,35 +140,19 @@ class Scripts:
             NewerFormat, OlderFormat: another zsched stores the namespace in a format that this one does not know.
             OtherPrefix: the namespace has another prefix of RQ's keys.
             Garbled: a field of meta is not a number, or a key of zsched has a wrong type; nothing was done.
-            RedisUnavailable, RedisRefused: as ``Link.execute``.
+            RedisUnavailable, RedisRefused: as ``Link.execute``; or the scripts were flushed at every attempt.
         """
-        command = self.command(name, rows, arguments)
-        try:
-            reply = self._channel.execute(*command)
-        except NoScriptError:
-            self.ensure(name)
-            reply = self.reply(name, command, partial(self._channel.execute, *command))
-        except RedisRefused as error:
-            raise explained(self._channel, self._keys, error) from error.__cause__
-        return checked(reply, self._keys)
-
-    def reply(self, name: str, command: Sequence[Any], receive: Callable[[], Any]) -> Any:
-        """
-        Return the reply to *command* of script *name* from *receive*. If the server does not know the script, load it
-        and send the command again: other clients may flush the scripts at any time.
-
-        Raises:
-            Garbled: a key of zsched has a wrong type; nothing was done.
-            RedisUnavailable: the scripts were flushed at every attempt; nothing was done.
-        """
+        command, execute = self.command(name, rows, arguments), execute or self._channel.execute
         for _ in range(_LOADS):
             try:
-                return receive()
+                reply = execute(*command)
             except NoScriptError:
                 self.ensure(name)
-                receive = partial(self._channel.execute, *command)
+                execute = self._channel.execute
             except RedisRefused as error:
                 raise explained(self._channel, self._keys, error) from error.__cause__
+            else:
+                return checked(reply, self._keys)
         raise RedisUnavailable(*_FLUSHED)
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:

@@ -7,7 +7,7 @@ Other commands, such as ``zsched retry``, read the settings of the person who ty
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import redis
 
@@ -49,28 +49,16 @@ class Shell(NamedTuple):
         prefix = "" if self.rq_prefix == RQ_PREFIX else f"{RQ_PREFIX_VARIABLE}={shlex.quote(self.rq_prefix)} "
         if self.link.is_to_cluster:
             words[2:2] = ["--connection-class", "zsched.cluster.ClusterRedis"]
-        is_named = self.link.is_to_cluster or not self._is_usual
-        return prefix + (f"RQ_REDIS_URL={shlex.quote(self._url)} " if is_named else "") + shlex.join(words)
-
-    @property
-    def _given(self) -> dict[str, Any]:
-        return dict(self.link.pool.connection_kwargs)
+        given, where = self.link.pool.connection_kwargs, self.link.where
+        who = "USER:PASSWORD@" if given.get("username") else ":PASSWORD@" if given.get("password") else ""
+        if who or self.link.is_to_cluster or not self._server.is_usual:  # not the Redis that RQ uses by default
+            url = where if "://" in where else self._server.url  # of an adopted client there is no URL
+            named = re.sub("://([^/?@]*@)?", f"://{who}", url, count=1)  # USER and PASSWORD are the worker's own
+            prefix += f"RQ_REDIS_URL={shlex.quote(named)} "
+        return prefix + shlex.join(words)
 
     @property
     def _server(self) -> Endpoint:
         name = {"host": "OWNER" if self.link.is_to_cluster else "MASTER"} if self.link.finds_master else {}
         has_tls = issubclass(self.link.pool.connection_class, redis.SSLConnection)
-        return Endpoint({**self._given, **name}, is_tls=has_tls)
-
-    @property
-    def _is_usual(self) -> bool:
-        """True if this is the Redis that RQ uses by default."""
-        return self._server.is_usual and not (self._given.get("password") or self._given.get("username"))
-
-    @property
-    def _url(self) -> str:
-        """Return the URL, with placeholders USER and PASSWORD for a worker's own."""
-        given, where = self._given, self.link.where
-        url = where if "://" in where else self._server.url  # of an adopted client there is no URL
-        who = "USER:PASSWORD@" if given.get("username") else ":PASSWORD@" if given.get("password") else ""
-        return re.sub("://([^/?@]*@)?", f"://{who}", url, count=1)
+        return Endpoint({**self.link.pool.connection_kwargs, **name}, is_tls=has_tls)

@@ -192,29 +192,22 @@ def _is_ours(ids: Sequence[bytes], keys: Keys) -> bool:
     return any(run_key(text(id), keys.namespace) for id in ids)
 
 
-class RateLimits:
-    """The leader's calls about rate limits, over one wire. Raises RedisUnavailable, RedisRefused."""
+def rate_limits(wire: Wire, keys: Keys) -> list[bytes]:
+    """Return the keys of all rate limits; none if another writer replaced their set. Raises as above."""
+    if wire.execute("TYPE", keys.rq.limits()) != b"set":
+        return []
+    return sorted(wire.execute("SMEMBERS", keys.rq.limits()))
 
-    def __init__(self, wire: Wire, keys: Keys) -> None:
-        self._wire, self._scripts, self._limits_key = wire, Scripts(wire, keys), keys.rq.limits()
 
-    def limits(self) -> list[bytes]:
-        """Return the keys of all limits; none if another writer replaced their set."""
-        if self._wire.execute("TYPE", self._limits_key) != b"set":
-            return []
-        return sorted(self._wire.execute("SMEMBERS", self._limits_key))
+def free_slots(scripts: Scripts, term: Term, limits: Mapping[bytes, int]) -> tuple[dict[bytes, int], dict[bytes, int]]:
+    """
+    Free the slots that no job needs any more. *limits*: limit → number of its jobs that were checked before. Return the
+    numbers of freed slots, and the limits with unchecked jobs in the form of *limits*.
 
-    def free(self, term: Term, limits: Mapping[bytes, int]) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """
-        Free the slots that no job needs any more. *limits*: limit → number of its jobs that were checked before. Return
-        the numbers of freed slots, and the limits with unchecked jobs in the form of *limits*.
-
-        Raises:
-            Stale, ServerChanged.
-        """
-        reply = self._scripts.call(
-            "free_slots", most=_MOST, rows=[x for row in limits.items() for x in row], **term.fence
-        )
-        counts = dict(zip(limits, pages_of(reply, 2), strict=True))
-        freed = {limit: count for limit, (count, _) in counts.items() if count}
-        return freed, {limit: passed for limit, (_, passed) in counts.items() if passed >= 0}
+    Raises:
+        Stale, ServerChanged, RedisUnavailable, RedisRefused.
+    """
+    reply = scripts.call("free_slots", most=_MOST, rows=[x for row in limits.items() for x in row], **term.fence)
+    counts = dict(zip(limits, pages_of(reply, 2), strict=True))
+    freed = {limit: count for limit, (count, _) in counts.items() if count}
+    return freed, {limit: passed for limit, (_, passed) in counts.items() if passed >= 0}

@@ -11,7 +11,7 @@ from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
 from zsched.client.calls import caller
 from zsched.core.clock import from_ms
-from zsched.storage.questions import Naming
+from zsched.storage.scripts import Scripts
 
 pytestmark = pytest.mark.once
 
@@ -239,7 +239,7 @@ def taken_for_a_new_one(scene: Scene) -> None:
     """Empty Redis while the archive is away; a leader without any archive gives the data set a new name."""
     scene.redis.flushall()
     scene.term = begin_term(scene.wire, scene.keys)
-    Naming(scene.wire, scene.keys).give(scene.term, "new", is_new=True)
+    Scripts(scene.wire, scene.keys).call("name", gen="new", is_new=1, **scene.term.fence)
     assert scene.redis.hget(scene.keys.meta(), "doubt") is None
 
 

@@ -10,7 +10,7 @@ from tests.prefix import RQ
 from tests.waiting import WITHIN_S
 from zsched import Client
 from zsched.archive import Archive
-from zsched.archive.runs import open_runs
+from zsched.archive.runs import OpenRuns
 from zsched.core.clock import SystemClock
 from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import changes
@@ -30,7 +30,7 @@ ALL = 1_000_000
 
 def opened(path: str | Path) -> set[str]:
     """Return the ids of the schedules with open runs in the archive."""
-    with open_runs(Path(path)) as runs:
+    with OpenRuns(Path(path)) as runs:
         return {run.schedule_id for run in runs.next(None, ALL, ALL)[0]}
 
 

@@ -9,7 +9,7 @@ from tests.builders.entries import at, enqueue, entry, fire, put, put_recurring,
 from tests.builders.records import DUE_MS, job, one_shot, open_run
 from tests.unit.archive.contents import archived, change, take
 from zsched.archive import START, Archive
-from zsched.archive.runs import open_runs
+from zsched.archive.runs import OpenRuns
 from zsched.core.runs.run import pushed
 from zsched.core.runs.run_id import RunKey, run_key
 from zsched.errors import ArchiveCorrupt
@@ -30,7 +30,7 @@ def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[RunKey]]:
     """Return the parts of a round through the state."""
     after: RunKey | None = None
     parts = []
-    with open_runs(path) as runs:
+    with OpenRuns(path) as runs:
         while True:
             found, after = runs.next(after, looked_at, limit)
             parts.append([run_key(run.id) or ("", "") for run in found])
@@ -52,7 +52,7 @@ def test_an_ended_run_is_not_open(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         take(archive, entry(13, "end", *row_fields("end", f"s0-{DUE_MS} succeeded {{}}", f"s2-{DUE_MS} lost {{}}")))
 
-    with open_runs(path) as runs:
+    with OpenRuns(path) as runs:
         open = list(runs.among(OPEN))
         assert (at(13), [OPEN[1], OPEN[3], OPEN[4]]) == (runs.position, open)
     assert [[OPEN[1], OPEN[3], OPEN[4]]] == around(path, ALL)
@@ -60,7 +60,7 @@ def test_an_ended_run_is_not_open(path: Path) -> None:
 
 def test_an_open_run_has_its_push_time_and_uncertainty(tmp_path: Path) -> None:
     marked = entry(2, "fire", "runs", f"a-{DUE_MS} b-{DUE_MS}", "uncertain", f"b-{DUE_MS}")
-    with open_runs(archived(tmp_path / "archive.db", [put(1, "a", "b", "waits"), marked])) as runs:
+    with OpenRuns(archived(tmp_path / "archive.db", [put(1, "a", "b", "waits"), marked])) as runs:
         a, b = runs.among([("a", str(DUE_MS)), ("b", str(DUE_MS)), ("waits", str(DUE_MS)), ("x", "1")]).values()
 
     assert pushed(f"a-{DUE_MS}", at(2).t_us) == a
@@ -77,7 +77,7 @@ QUEUES = [
 
 
 def open_in(path: Path) -> list[str]:
-    with open_runs(path) as runs:
+    with OpenRuns(path) as runs:
         return [run.id for run in runs.next(None, ALL, ALL)[0]]
 
 
@@ -87,7 +87,7 @@ def test_the_queue_of_an_open_run_is_that_of_its_record(tmp_path: Path, keep_arg
     open = open_in(path)
     names = {f"a-{DUE_MS}", f"b-{DUE_MS}", "asked-1", f"rule-{DUE_MS}", f"rule-{DUE_MS + 1}"}
 
-    with open_runs(path) as runs:
+    with OpenRuns(path) as runs:
         assert dict.fromkeys(names, "mail") == runs.queues(open)
 
 
@@ -100,7 +100,7 @@ def test_a_run_that_a_bootstrap_found_has_the_queue_of_its_job(tmp_path: Path) -
         archive.commit()
     open = open_in(path)
 
-    with open_runs(path) as runs:
+    with OpenRuns(path) as runs:
         assert {f"x-{DUE_MS}": "mail"} == runs.queues(open)
 
 
@@ -110,7 +110,7 @@ def test_a_finished_run_has_no_queue(tmp_path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         take(archive, entry(6, "end", "rows", 1, "asked-1", "succeeded", "", "{}"))
 
-    with open_runs(path) as runs:
+    with OpenRuns(path) as runs:
         assert "asked-1" not in runs.queues(open)
 
 
@@ -129,34 +129,34 @@ def test_a_corrupted_record_hides_only_the_queues_of_its_own_runs(tmp_path: Path
     for each in damage.split(";"):
         change(path, each)
 
-    with open_runs(path) as runs:
+    with OpenRuns(path) as runs:
         queues = runs.queues(open)
 
     assert len(open) - 1 == len(queues)
     assert "asked-1" not in queues
 
 
-def test_a_bootstrapping_archive_returns_no_open_runs(path: Path) -> None:
+def test_a_bootstrapping_archive_says_so_and_then_has_the_open_runs_of_the_new_state(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
-        with open_runs(path) as runs:
+        with OpenRuns(path) as runs:
             before = runs.life
         archive.begin_bootstrap()
         archive.scan([open_run(id="x", job=job(origin="mail"))], at(20))
         archive.commit()
-        with open_runs(path) as runs:
-            assert runs.life is None
+        with OpenRuns(path) as runs:
+            assert runs.is_bootstrapping
 
         archive.append([put(21, "y")])
         archive.end_bootstrap(START)
-        with open_runs(path) as runs:
-            assert runs.life not in (None, before)
+        with OpenRuns(path) as runs:
+            assert (False, True) == (runs.is_bootstrapping, runs.life != before)
     assert [[("x", str(DUE_MS))]] == around(path, ALL)
 
 
 def test_an_empty_archive_has_no_open_runs(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [])
 
-    with open_runs(path) as runs:
+    with OpenRuns(path) as runs:
         assert (None, {}) == (runs.position, runs.among(OPEN))
     assert [[]] == around(path, ALL)
 
@@ -165,5 +165,5 @@ def test_a_foreign_file_is_a_corrupt_archive(tmp_path: Path) -> None:
     path = tmp_path / "archive.db"
     path.write_bytes(b"not a database, but long enough to look at" * 100)
 
-    with pytest.raises(ArchiveCorrupt), open_runs(path):
+    with pytest.raises(ArchiveCorrupt), OpenRuns(path):
         pass

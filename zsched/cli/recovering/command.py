@@ -33,9 +33,10 @@ from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Wire, link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
+from zsched.storage.meta import data_set_names
 from zsched.storage.overview import Overview
-from zsched.storage.questions import Naming
 from zsched.storage.reader import Reader
+from zsched.storage.scripts import Scripts
 
 _DRY_RUN: Final = "zsched archive recover --dry-run shows what is missing"
 _SLEEP_S: Final = 0.1  # while only time has to pass
@@ -108,7 +109,7 @@ class ManualRecovery:
         self._keys, self._link = keys_of(settings), link_of(settings)
         self._reader = Reader.by_settings(settings, self._link)
         is_chosen = file is not None or settings.archive.path is not None
-        gen = None if is_chosen else Naming(self._link, self._keys).gen()
+        gen = None if is_chosen else data_set_names(self._link, self._keys)
         self._path = choose(settings, file, gen, is_only_read=is_dry, say=self._say)
         self._place = {"namespace": settings.namespace, "redis": redact(settings.redis.url)}
 
@@ -190,7 +191,7 @@ class ManualRecovery:
 
     def _find(self, merge: Merge, known: OpenedArchive, wire: Wire, now_ms: int) -> HistoryFindings:
         """Collect the findings of *merge* after its comparison."""
-        gen, first = Naming(wire, self._keys).gen(), Log(wire, self._keys).first()
+        gen, first = data_set_names(wire, self._keys), Log(wire, self._keys).first()
         start, mine = first.position if first else None, known.position
         objection = known.objection(gen, address_of(self._settings.redis.url))
         verdict = judge(mine, start, is_same_set=objection is None)
@@ -201,7 +202,7 @@ class ManualRecovery:
         """Add to Redis the names by which daemons find this archive and its peers. Names that Redis has stay."""
         for gen in found.known.gens:
             if gen not in (found.gen or "").split():
-                Naming(wire, self._keys).adopt(gen)
+                Scripts(wire, self._keys).call("adopt", gen=gen)
 
     def _drive(self, loop: RecoveryLoop, asked: Sequence[int]) -> None:
         """Run the recovery, and report its progress."""
