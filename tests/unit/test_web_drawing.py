@@ -16,7 +16,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
 from zsched.core.runs.run import Run, RunStatus
 from zsched.web.console.drawing import Mark, ShownTime, Strip, drawn_rows, mark_of
-from zsched.web.console.timeline import _ZOOMS, ListedRow, _shown_time
+from zsched.web.console.timeline import _ZOOMS, _listed, _shown_time
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -114,10 +114,10 @@ def test_an_occurrence_without_a_run_has_the_reason_of_an_outage_and_a_failed_ru
     skipped = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=HOUR_MS, why="missed")
     failed = occurrence("a", run=Run("a-1", RunStatus.FAILED))
 
-    rows = [ListedRow.of(replace(one, at_us=decided_us), absences, Replacements()) for one in (skipped, failed)]
+    rows = [_listed(replace(one, at_us=decided_us), absences, Replacements()) for one in (skipped, failed)]
 
     outage = "no daemon led from 1970-01-01 01:00:00+00:00 until 1970-01-01 02:00:00+00:00"
-    assert [outage, ""] == [row.cause for row in rows]
+    assert [outage, ""] == [cause for _, _, _, cause, _ in rows]
 
 
 def of_a(what: What, nominal_ms: int | None = None, **given: Any) -> Change:

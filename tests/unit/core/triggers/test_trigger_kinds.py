@@ -31,7 +31,7 @@ HOUR_MS = 3_600_000
 # What knows the texts of one kind: the list itself, readers of schedulers and calendars, exclusions, which are times of
 # cron, and who names the longest interval.
 MAY_KNOW_ONE_KIND = {
-    "core/triggers/trigger.py", "imports/crontab.py", "cli/import_steps.py", "files/checking.py",
+    "core/triggers/trigger.py", "imports/crontab.py", "files/checking.py",
     "client/ics.py", "core/triggers/calendar_definition.py", "core/triggers/exclusions.py",
 }  # fmt: skip
 
