@@ -280,7 +280,7 @@ async def preview(call: Admitted, request: Request) -> Response:
         changes = await call.client.difference(id, **{**_UNBOUND, **rule}) if times and rule and id else None
     except ZschedError as error:
         return view.page("_preview", trouble=page_problem(error))
-    coming = with_remarks(replace(one, tz=tz, jitter_ms=0), times)
+    coming = [*with_remarks(replace(one, tz=tz, jitter_ms=0), times)]
     return view.page("_preview", coming=coming, tz=tz, changes=changes)
 
 
