@@ -26,7 +26,7 @@ from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, convert
 from zsched.archive.fold import StateWriter
 from zsched.archive.index import PREFIX_IDS, build_prefixes
 from zsched.archive.recall import Recall
-from zsched.archive.retention import Retention
+from zsched.archive.retention import pruning
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
 from zsched.archive.search import recount
 from zsched.core.clock import Clock
@@ -42,6 +42,7 @@ _PIECE: Final = 16_000  # changes sorted and written at once: more would hold up
 class Archive:
     """
     The archive at *path*, for one thread. ``position``: its last entry on the disk; None for an empty archive.
+    ``tail``: the last entry added, committed or not.
 
     Every method raises ArchiveCorrupt or ArchiveFailed; after that, only ``close`` may be called.
     """
@@ -85,8 +86,10 @@ class Archive:
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = last_n(self._db)
         self._touches = self._committed = int(facts.get("touches", 0))
-        self._retention, self._prefixed = Retention(self._db), -PREFIX_IDS
-        self._tail = self.position
+        self._prefixed = -PREFIX_IDS
+        self._pruning: Iterator[bool] = iter(())
+        self._forgotten_before_us: int | None = None  # history older than this has gaps
+        self.tail = self.position
         self._fold = StateWriter(self._db, self._life, self._suffix)
         self._fold.named_texts |= json.loads(facts.get("named_texts", "{}"))
         self._start_fold(self._life)
@@ -103,18 +106,13 @@ class Archive:
         """Add *entries* to history and state. Unreadable entries are kept raw; return their errors."""
         return self._take(entries, is_folded=True)
 
-    @property
-    def tail(self) -> Position | None:
-        """The last entry added, committed or not."""
-        return self._tail
-
     def commit(self) -> None:
         """Make all changes durable; ``position`` is then the last entry's."""
         if not self._db.in_transaction:
             return
         with converted(self.path):
-            if not self.is_bootstrapping and self._tail is not None:
-                self._set(position=str(self._tail))
+            if not self.is_bootstrapping and self.tail is not None:
+                self._set(position=str(self.tail))
             if self._fold.named_texts:
                 self._set(named_texts=json.dumps(self._fold.named_texts, ensure_ascii=False, sort_keys=True))
             counts = {"unknown_entries": self.unknown_entries, "unreadable_entries": self.unreadable_entries}
@@ -123,7 +121,7 @@ class Archive:
             if identity(self.path) != self._file:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
         if not self.is_bootstrapping:
-            self.position = self._tail
+            self.position = self.tail
         size_cache(self._db, is_busy=self._touches - self._committed > _PIECE)
         self._committed = self._touches
 
@@ -207,8 +205,8 @@ class Archive:
         self.unknown_entries -= self._before[0]  # of the deleted state
         self.unreadable_entries -= self._before[1]
         self.set_facts(complete_since=complete_since)
-        if self.began_us is None and self._tail is not None:
-            self.began_us = self._tail.t_us
+        if self.began_us is None and self.tail is not None:
+            self.began_us = self.tail.t_us
             self._set(began_us=self.began_us)
         self.commit()
 
@@ -226,7 +224,7 @@ class Archive:
             self._unset("boot_n")
             self._commit()
             self._n = last_n(self._db)
-        self._boot_n, self._tail = None, self.position
+        self._boot_n, self.tail = None, self.position
         unknown, unreadable = self._before
         self.unknown_entries = unknown or self.unknown_entries
         self.unreadable_entries = unreadable or self.unreadable_entries
@@ -249,7 +247,7 @@ class Archive:
         """Restart after a gap in the log: the present content becomes history without a state."""
         self.commit()
         self._begin()
-        self._tail = None
+        self.tail = None
         self._set(known_from=self._n)
         with converted(self.path):
             self._unset("position", "began_us")
@@ -261,19 +259,21 @@ class Archive:
 
     def begin_pruning(self, before_us: int) -> None:
         """Begin to delete the history before *before_us*, and unneeded arguments; see ``retention``."""
-        self._retention.begin(before_us, self._n)
+        self._pruning, self._prune_before_us = pruning(self._db, before_us, self._n), before_us
 
     def prune(self) -> bool:
         """Delete a part; return False if there is no more."""
         with converted(self.path):
             self._begin()
-            if not (has_more := self._retention.step()):
+            if has_gaps := next(self._pruning, None):  # None: the round is over
+                self._forgotten_before_us = self._prune_before_us
+            if has_gaps is None:
                 self._fold.index.forget()  # unused series are deleted
-            before_us, since = self._retention.forgotten_before_us, self.complete_since
+            before_us, since = self._forgotten_before_us, self.complete_since
             if before_us is not None and (since is None or since == START or int(since) < before_us):
                 self.set_facts(complete_since=str(before_us))
         self.commit()
-        return has_more
+        return has_gaps is not None
 
     def index_step(self, budget_ms: float, clock: Clock) -> None:
         """Build the index of prefixes behind the log, for about *budget_ms*; nothing if too little is new."""
@@ -335,7 +335,7 @@ class Archive:
                     self._insert(entry, touched, is_known=is_known)
                 elif is_known and not self._keeps_args:  # they may have been deleted since
                     keep_arguments(self._db, n, without_arguments(entry)[1])
-                self._tail, self._format = entry.position, max(self._format, entry.format or 0)
+                self.tail, self._format = entry.position, max(self._format, entry.format or 0)
                 if len(self._touched) >= _PIECE:
                     self._flush()
             self._flush()

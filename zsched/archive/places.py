@@ -50,18 +50,13 @@ class ArchiveFacts:
     address: str | None
     position: Position | None
 
-    @property
-    def is_empty(self) -> bool:
-        """True if the archive has nothing to restore."""
-        return not self.gens and self.position is None
-
     def objection(self, gen: str | None, address: str) -> str | None:
         """Return why it is not of the data set at *address* with the names *gen* (None: no name); None if it is."""
         if not is_same_set(gen, self.gens):
             names = ", ".join(self.gens)
             return f"archive {self.path} followed the data set {names}, and the Redis at {address} is {gen}"
-        is_named = gen is not None and bool(self.gens)
-        if is_named or self.is_empty or self.address in (None, address):
+        is_named, is_empty = gen is not None and bool(self.gens), not self.gens and self.position is None
+        if is_named or is_empty or self.address in (None, address):
             return None
         there = f"the data set of the Redis at {address} has {'another name' if gen else 'no name'}"
         return f"archive {self.path} was made for the Redis at {self.address}, and {there}"

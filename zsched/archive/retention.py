@@ -23,57 +23,45 @@ _OLD_COUNTS: Final = (
 _UNUSED_SERIES: Final = "DELETE FROM series WHERE series NOT IN (SELECT series FROM count WHERE unit = ?)"
 
 
-class Retention:
-    """Deletion in one database: a round, step by step."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        self._round: Iterator[None] = iter(())
-        self.forgotten_before_us: int | None = None  # history older than this has gaps
-
-    def begin(self, before_us: int, last_n: int) -> None:
-        """Begin a round: entries with t < *before_us*, but never the last, number *last_n*."""
-        self._round = self._steps(before_us, last_n)
-
-    def step(self) -> bool:
-        """Do a part of the round, in the caller's transaction; return False when it is over."""
-        return next(self._round, self) is not self
-
-    def _steps(self, before_us: int, last_n: int) -> Iterator[None]:
-        db, end = self._db, min(first_since(self._db, before_us, last_n), last_n)
-        is_needed = "SELECT EXISTS (SELECT 1 FROM argument) OR EXISTS (SELECT 1 FROM label)"
-        if end <= 1 and not db.execute(is_needed).fetchone()[0]:
-            return
-        db.execute("DROP TABLE IF EXISTS temp.needed")
-        db.execute("CREATE TEMP TABLE needed(n INTEGER, row INTEGER, PRIMARY KEY (n, row)) WITHOUT ROWID")
-        db.execute("INSERT OR IGNORE INTO needed SELECT n, row FROM live UNION SELECT n, row FROM deadline")
-        yield
-        for table, key, bound in (("entry", "n", end), ("argument", "n, row", last_n + 1)):
-            needed = "SELECT 1 FROM needed WHERE needed.n = one.n"
-            needed += " AND needed.row = one.row" if table == "argument" else ""
-            query = f"SELECT {key} FROM {table} AS one WHERE n < ? AND NOT EXISTS ({needed}) LIMIT {_AT_ONCE}"
-            where = " AND ".join(f"{name} = ?" for name in key.split(", "))
-            while gone := db.execute(query, (bound,)).fetchall():
-                db.executemany(f"DELETE FROM {table} WHERE {where}", gone)
-                if table == "entry":
-                    db.executemany("DELETE FROM facet WHERE n = ?", gone)
-                    self.forgotten_before_us = before_us
-                yield
-        unneeded = "NOT EXISTS (SELECT 1 FROM needed WHERE needed.n = label.n)"
-        for segment in posted_segments(db, last_n, "label"):
-            db.execute(f"DELETE FROM label WHERE segment = ? AND {unneeded}", (segment,))
-            yield
-        db.execute("DELETE FROM needed")
-        dangling = "NOT EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"
-        for segment in segments(db)[:-1] if end > 1 else ():
-            db.execute(f"DELETE FROM touch WHERE segment = ? AND n < ? AND {dangling}", (segment, end))
-            yield
-        for segment in posted_segments(db, end, "posting"):
-            db.execute("DELETE FROM posting WHERE segment = ?", (segment,))
-            yield
-        db.execute("DELETE FROM prefix WHERE last_n < ?", (end,))
-        yield
-        for unit in UNITS:
-            while db.execute(_OLD_COUNTS, (unit, before_us // MINUTE_US // unit, _AT_ONCE)).rowcount:
-                yield
-        db.execute(_UNUSED_SERIES, (UNITS[-1],))
+def pruning(db: sqlite3.Connection, before_us: int, last_n: int) -> Iterator[bool]:
+    """
+    Delete entries with t < *before_us*, but never the last, number *last_n*: a part before each yield, in the caller's
+    transaction. Yield True if the history before *before_us* has gaps by now.
+    """
+    end, has_gaps = min(first_since(db, before_us, last_n), last_n), False
+    is_needed = "SELECT EXISTS (SELECT 1 FROM argument) OR EXISTS (SELECT 1 FROM label)"
+    if end <= 1 and not db.execute(is_needed).fetchone()[0]:
+        return
+    db.execute("DROP TABLE IF EXISTS temp.needed")
+    db.execute("CREATE TEMP TABLE needed(n INTEGER, row INTEGER, PRIMARY KEY (n, row)) WITHOUT ROWID")
+    db.execute("INSERT OR IGNORE INTO needed SELECT n, row FROM live UNION SELECT n, row FROM deadline")
+    yield has_gaps
+    for table, key, bound in (("entry", "n", end), ("argument", "n, row", last_n + 1)):
+        needed = "SELECT 1 FROM needed WHERE needed.n = one.n"
+        needed += " AND needed.row = one.row" if table == "argument" else ""
+        query = f"SELECT {key} FROM {table} AS one WHERE n < ? AND NOT EXISTS ({needed}) LIMIT {_AT_ONCE}"
+        where = " AND ".join(f"{name} = ?" for name in key.split(", "))
+        while gone := db.execute(query, (bound,)).fetchall():
+            db.executemany(f"DELETE FROM {table} WHERE {where}", gone)
+            if table == "entry":
+                db.executemany("DELETE FROM facet WHERE n = ?", gone)
+                has_gaps = True
+            yield has_gaps
+    unneeded = "NOT EXISTS (SELECT 1 FROM needed WHERE needed.n = label.n)"
+    for segment in posted_segments(db, last_n, "label"):
+        db.execute(f"DELETE FROM label WHERE segment = ? AND {unneeded}", (segment,))
+        yield has_gaps
+    db.execute("DELETE FROM needed")
+    dangling = "NOT EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"
+    for segment in segments(db)[:-1] if end > 1 else ():
+        db.execute(f"DELETE FROM touch WHERE segment = ? AND n < ? AND {dangling}", (segment, end))
+        yield has_gaps
+    for segment in posted_segments(db, end, "posting"):
+        db.execute("DELETE FROM posting WHERE segment = ?", (segment,))
+        yield has_gaps
+    db.execute("DELETE FROM prefix WHERE last_n < ?", (end,))
+    yield has_gaps
+    for unit in UNITS:
+        while db.execute(_OLD_COUNTS, (unit, before_us // MINUTE_US // unit, _AT_ONCE)).rowcount:
+            yield has_gaps
+    db.execute(_UNUSED_SERIES, (UNITS[-1],))

@@ -60,10 +60,6 @@ def _schedules(*, is_pushing: bool) -> Callable[[F], F]:
     )
 
 
-_CANCEL = Repair("cancel", "cancelled", "schedule", "--tag campaign-7 --dry-run")
-_PAUSE = Repair("pause", "paused", "schedule", "--queue email --dry-run")
-_RESUME = Repair("resume", "resumed", "schedule", "--queue email --dry-run")
-_RELEASE = Repair("release", "released", "schedule", "--match '*' --dry-run")
 _RETRY = Repair("retry", "retried", "run", "--status failed --since 2h --dry-run")
 _CANCEL_RUN = Repair("cancel-run", "cancelled", "run", "--queue emial --dry-run")
 
@@ -80,7 +76,7 @@ def cancel(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched cancel reminder-42 reminder-43
       zsched cancel --tag campaign-7 --dry-run
     """
-    return _change(invocation, _CANCEL, ids, given)
+    return _change(invocation, Repair("cancel", "cancelled", "schedule", "--tag campaign-7 --dry-run"), ids, given)
 
 
 @command()
@@ -98,7 +94,7 @@ def pause(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched pause digest --until '2026-12-07 09:00'
       zsched pause --queue email
     """
-    return _change(invocation, _PAUSE, ids, given)
+    return _change(invocation, Repair("pause", "paused", "schedule", "--queue email --dry-run"), ids, given)
 
 
 _MISSED = click.option(
@@ -122,7 +118,7 @@ def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched resume digest --skip-missed
       zsched resume --queue email --per-second 20
     """
-    return _change(invocation, _RESUME, ids, given)
+    return _change(invocation, Repair("resume", "resumed", "schedule", "--queue email --dry-run"), ids, given)
 
 
 @command()
@@ -139,7 +135,7 @@ def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched release --match '*' --dry-run
       zsched release --queue email --skip-missed
     """
-    return _change(invocation, _RELEASE, ids, given)
+    return _change(invocation, Repair("release", "released", "schedule", "--match '*' --dry-run"), ids, given)
 
 
 @command()

@@ -122,7 +122,7 @@ def _stay(invocation: Invocation, settings: Settings, queues: Sequence[str], sec
                 f"  export ZSCHED_REDIS_URL='{url}'",
                 "  zsched add hello zsched.demo.tasks.heartbeat --every 5s",
                 "  zsched ls",
-                f"{stack.server} is a test server here. In production run a Redis of your own.",
+                f"{stack.redis.server} is a test server here. In production run a Redis of your own.",
                 "Ctrl-C ends all of it." if seconds is None else f"All of it ends in {seconds:g} s, or by Ctrl-C.",
             )
             end_ms = None if seconds is None else clock.monotonic_ms() + seconds * 1000

@@ -25,6 +25,7 @@ from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import MOST, Backfill, Filled, past_of
 from zsched.core.occurrences.future import Walk
 from zsched.core.options.choices import ScheduleState
+from zsched.core.pages import OnProgress, unnoticed
 from zsched.core.story.source import Source
 from zsched.core.triggers.zones import instant_ms, local_time, shown_zone
 from zsched.errors import ArchiveError, InvalidSchedule
@@ -58,9 +59,7 @@ class Backfiller:
         self._id, self._is_again = id, is_again
         self._ran: set[int] = set()
 
-    def fill(
-        self, start: datetime, end: datetime, is_dry_run: bool, on_progress: Callable[[int, int], None]
-    ) -> Backfill:
+    def fill(self, start: datetime, end: datetime, is_dry_run: bool, on_progress: OnProgress | None) -> Backfill:
         """Push the occurrences in [start, end) that did not run. Raises as ``Client.backfill``."""
         self._schedule = self._recurring()
         tz = self._schedule.tz
@@ -71,7 +70,7 @@ class Backfiller:
             if not self._is_again:
                 self._require(source, start_ms, tz)
             found = self._occurrences()
-            runs = self._foreseen(found) if is_dry_run else list(self._push(found, end_ms, on_progress))
+            runs = self._foreseen(found) if is_dry_run else list(self._push(found, end_ms, on_progress or unnoticed))
         ran, pending = len(found) - len(runs), self._pending
         return Backfill(self._id, tz, start_ms, end_ms, tuple(runs), ran, pending, source, is_dry_run)
 
@@ -106,7 +105,7 @@ class Backfiller:
         run_id = self._store.keys.run_id
         return [Filled(ms, run_id(self._id, ms) if wanted == "once" else None) for ms, wanted in found if wanted]
 
-    def _push(self, found: list[_Occurrence], end_ms: int, on_progress: Callable[[int, int], None]) -> Iterator[Filled]:
+    def _push(self, found: list[_Occurrence], end_ms: int, on_progress: OnProgress) -> Iterator[Filled]:
         """Push the wanted runs of *found*, and return them. Plan again if the schedule was changed meanwhile."""
         at = replans = 0
         on_progress(at, len(found))  # from here on runs may be pushed that were not yet reported

@@ -30,7 +30,7 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.allowed import Limits
 from zsched.core.options.arguments import SearchFilters, check_id, check_number, check_run_id, choice, flag
-from zsched.core.pages import pages_of
+from zsched.core.pages import pages_of, unnoticed
 from zsched.core.repair import AT_ONCE, CHANGED_PER_SECOND, PUSHED_PER_SECOND, SAMPLED, IdOutcome, Repaired
 from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
 from zsched.core.story.source import Source
@@ -148,7 +148,7 @@ class BulkChanges:
     ) -> Repaired:
         candidates = list(dict.fromkeys(ids))[: options.get("limit")]
         plan = Repaired(len(candidates), tuple(candidates[:SAMPLED]), source=source, is_dry_run=True)
-        confirm, on_progress = options.get("confirm"), options.get("on_progress") or (lambda done, total: None)
+        confirm, on_progress = options.get("confirm"), options.get("on_progress") or unnoticed
         if options.get("dry_run") or (candidates and confirm is not None and not confirm(plan)):
             return plan
         result, per_second = replace(plan, is_dry_run=False), options.get("per_second") or per_second

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from zsched.storage.reader import Reader
     from zsched.storage.reruns import Reruns
     from zsched.storage.rqjob import Encoder
-    from zsched.storage.signing import Signer
     from zsched.storage.store import Store
 
 # Parts that know the caller, and are made anew for another one.
@@ -104,7 +103,12 @@ class Client(Schedules):
 
             self._urgencies = merged_presets(urgencies)
         if signing_keys_file is not None:
-            self._signer = _signer(self._link, self._keys, self._clock, signing_keys_file, signing_valid_days)
+            from zsched.storage.keyfile import KeyFile
+            from zsched.storage.meta import server_now_ms
+            from zsched.storage.signing import Signer, checked_valid_days
+
+            days, server_ms = checked_valid_days(signing_valid_days), partial(server_now_ms, self._link, self._keys)
+            self._signer = Signer(KeyFile(signing_keys_file), self._keys, days, self._clock, server_ms)
 
     @classmethod
     def from_url(
@@ -309,12 +313,3 @@ class Client(Schedules):
         from zsched.storage.shell import Shell
 
         return Answers(self._reader, self._history, Shell(self._link, self._serializer, self._keys.rq.prefix))
-
-
-def _signer(link: Link, keys: Keys, clock: Clock, file: str, valid_days: int) -> Signer:
-    from zsched.storage.keyfile import KeyFile
-    from zsched.storage.meta import server_now_ms
-    from zsched.storage.signing import Signer, checked_valid_days
-
-    days = checked_valid_days(valid_days)
-    return Signer(KeyFile(file), keys, days, clock, partial(server_now_ms, link, keys))

@@ -42,6 +42,7 @@ _SINGLE: Final = 1000  # those of single puts
 
 V = TypeVar("V")
 _Key = tuple[Any, ...]
+_Shapes = dict[int | None, Shape]  # by the offset of a local time, or None
 _NONE: Final[Mapping[_Key, Any]] = {}
 
 
@@ -55,7 +56,7 @@ class _Known(NamedTuple):
     typed: Typed | None
     jitter_ms: int
     if_version: str
-    shapes: dict[int | None, Shape]
+    shapes: _Shapes
     rules: dict[_Key, PlannedRule]
     tz: str | None = None
     gap: Gap = Gap.SHIFT
@@ -126,11 +127,7 @@ class RowReader:
         return self._puts.recurring(known.shapes[None], own_id, rule, data, known.if_version)
 
     def _read_new(
-        self,
-        row: Mapping[str, Any],
-        key: _Key | None,
-        rule_key: _Key | None,
-        shapes: dict[int | None, Shape] | None = None,
+        self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None, shapes: _Shapes | None = None
     ) -> Put:
         """
         Check *row* in full, and remember its shape under *key* (None: do not remember it), besides known *shapes*.

@@ -254,7 +254,7 @@ class Schedules(NamedTextCalls):
         from zsched.client.backfill import Backfiller  # it reads the past, which other calls need not wait for
 
         backfiller = Backfiller(self._link, self._store, self._history, self.get, check_id(id), flag("again", again))
-        return backfiller.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
+        return backfiller.fill(start, end, flag("dry_run", dry_run), on_progress)
 
     # -- reading ------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -318,8 +317,7 @@ def _check_together(settings: Settings, given: Mapping[SettingKey, RawValue]) ->
             f"so that one late renewal does not end a term; lower renew_ms or raise lease_ms"
         )
     if redis.password_file is not None and urls.gives_password(urls.of_the_server(redis.url)):
-        places = _places(given, "redis", "url", "password_file")
-        raise ConfigError(f"{places}: two passwords; remove the one in the URL")
+        raise _conflict(given, "two passwords; remove the one in the URL", "url", "password_file")
 
 
 def _connection(redis: RedisSettings, given: Mapping[SettingKey, RawValue], env: Mapping[str, str]) -> RedisSettings:
@@ -335,29 +333,32 @@ def _connection(redis: RedisSettings, given: Mapping[SettingKey, RawValue], env:
 def _joined_url(redis: RedisSettings, given: Mapping[SettingKey, RawValue]) -> str:
     """Return the URL with the Sentinels or the nodes of the Cluster in it."""
     url, base = redis.url, redis.url if ("redis", "url") in given else _NO_HOST
-    places = partial(_places, given, "redis")
     if bool(redis.sentinels) != (redis.master is not None):
-        remedy = "give the Sentinels and the name of their master"
-        raise ConfigError(f"{places('sentinels', 'master')}: one without the other; {remedy}")
+        problem = "one without the other; give the Sentinels and the name of their master"
+        raise _conflict(given, problem, "sentinels", "master")
     if redis.sentinels and redis.cluster:
-        problem = "a Cluster has no Sentinels; remove one of the two"
-        raise ConfigError(f"{places('sentinels', 'cluster')}: {problem}")
+        raise _conflict(given, "a Cluster has no Sentinels; remove one of the two", "sentinels", "cluster")
     try:
         if redis.master is not None:
             url = urls.join(base, redis.sentinels, redis.master)
         elif redis.cluster:
             url = urls.join_cluster(base, redis.cluster)
     except ValueError as error:
-        raise ConfigError(f"{places('url', 'sentinels', 'master', 'cluster')}: {error}") from None
+        raise _conflict(given, str(error), "url", "sentinels", "master", "cluster") from None
     if redis.sentinel_password_file is None:
         return url
     if not urls.is_sentinel_url(url):
         problem = "no Sentinels are named; give sentinels and master, or remove it"
-        raise ConfigError(f"{places('url', 'sentinel_password_file')}: {problem}")
+        raise _conflict(given, problem, "url", "sentinel_password_file")
     if {"sentinel_password", "sentinel_password_file"} & urls.SentinelUrl.parse(url).options.keys():
         problem = "two passwords of the Sentinels; remove the one in the URL"
-        raise ConfigError(f"{places('url', 'sentinel_password_file')}: {problem}")
+        raise _conflict(given, problem, "url", "sentinel_password_file")
     return urls.with_password_file(url, redis.sentinel_password_file)
+
+
+def _conflict(given: Mapping[SettingKey, RawValue], problem: str, *names: str) -> ConfigError:
+    """Return the error for the keys *names* of [redis], whose values do not go together."""
+    return ConfigError(f"{_places(given, 'redis', *names)}: {problem}")
 
 
 def _places(given: Mapping[SettingKey, RawValue], section: str, *names: str) -> str:

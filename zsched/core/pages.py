@@ -1,10 +1,11 @@
-"""Pages: many items are read, sent or written in small lists, so that replies and pauses stay short."""
+"""Pages: many items are read, sent or written in small lists, so that replies and pauses stay short; and progress."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
+OnProgress = Callable[[int, int], None]  # is called with the number that is done, and the number of all
 
 
 def pages_of(items: Iterable[T], size: int, first: int | None = None) -> Generator[list[T], None, None]:
@@ -16,3 +17,7 @@ def pages_of(items: Iterable[T], size: int, first: int | None = None) -> Generat
     while page := list(islice(source, length)):
         yield page
         length = min(2 * length, size)
+
+
+def unnoticed(done: int, total: int) -> None:
+    """Take no notice of the progress."""

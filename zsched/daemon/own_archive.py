@@ -13,7 +13,6 @@ history has that entry (``daemon.peers``, Covering); then they lack nothing eith
 
 import os
 import threading
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -68,7 +67,7 @@ class OwnArchive:
         if self.archive is not None:
             return
         if self._settings.archive.path:
-            self._open_first([Path(self._settings.archive.path)])
+            self._open_any(Path(self._settings.archive.path))
         else:
             demand_folder(state_folder(os.environ))
 
@@ -153,20 +152,16 @@ class OwnArchive:
                 archivers.forget(archive.id)
 
     def _choose(self, gen: str | None) -> None:
-        """Open the file that was configured or chosen before; otherwise choose one."""
-
-        def fits(archive: Archive) -> bool:
-            return self._objection(archive, gen) is None
-
+        """
+        Open the file that was configured or chosen before; otherwise the first one that is unused and of the data set
+        with the names *gen*, else the last.
+        """
         if chosen := self._settings.archive.path or self.path:
-            self._open_first([Path(chosen)])
-            if self._settings.archive.path or self._was_ours or (self.archive is not None and fits(self.archive)):
+            self._open_any(Path(chosen))
+            if self._settings.archive.path or self._was_ours or self._fits(gen):
                 return
             self.close()  # its disk failed before its data set was known
-        self._open_first(paths_for(self._settings.namespace, gen, self.address, os.environ), fits)
-
-    def _open_first(self, paths: Sequence[Path], fits: Callable[[Archive], bool] = lambda archive: True) -> None:
-        """Open the first of *paths* that is unused and *fits*, else the last."""
+        paths = paths_for(self._settings.namespace, gen, self.address, os.environ)
         for path in paths:
             is_last = path == paths[-1]
             try:
@@ -175,10 +170,13 @@ class OwnArchive:
                 if is_last:
                     raise
             else:
-                if is_last or (self.archive is not None and fits(self.archive)):
+                if is_last or self._fits(gen):
                     return
                 self.close()
                 self.path = None
+
+    def _fits(self, gen: str | None) -> bool:
+        return self.archive is not None and self._objection(self.archive, gen) is None
 
     def _open_any(self, path: Path) -> None:
         """Open the archive at *path*; replace a corrupted one by a new one."""

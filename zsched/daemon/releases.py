@@ -138,7 +138,7 @@ class Native:
             self._batch.learn(self._clock.monotonic_ms() - sent_ms, moved.looked)
             self._tell(part, moved)
             now_ms = moved.now_ms
-            if moved.has_more:
+            if moved.next_ms is not None and moved.next_ms <= now_ms:  # due jobs were left for another call
                 self._parts.append(part[1:] + part[:1])  # so that no queue waits for another queue's backlog
             elif moved.next_ms is not None:
                 self._earliest_ms = min(moved.next_ms, self._earliest_ms or moved.next_ms)

@@ -42,6 +42,8 @@ class Supervisor:
         beat, or the age at which a probe gives up *file*.
         """
         self._clock, self.watchdog_ms, self._file = clock, watchdog_ms, file
+        self.listens = address is not None  # there is a service manager
+        self.longest_sleep_ms = float("inf") if watchdog_ms is None else watchdog_ms / _SLEEPS  # without a beat
         self._address = "\0" + address[1:] if address is not None and address.startswith("@") else address
         self._is_ready, self._owes_ready = False, False
         self._status, self._beat_ms = "", float("-inf")
@@ -55,16 +57,6 @@ class Supervisor:
         is_address = address is not None and address[:1] in ("/", "@")
         limit_ms = int(limit_us) / 1000 if is_watched else None
         return cls(clock, address if is_address else None, limit_ms, env.get("ZSCHED_ALIVE_FILE", ""))
-
-    @property
-    def listens(self) -> bool:
-        """Return True if there is a service manager."""
-        return self._address is not None
-
-    @property
-    def longest_sleep_ms(self) -> float:
-        """Return the ms that the main loop may sleep without a beat."""
-        return float("inf") if self.watchdog_ms is None else self.watchdog_ms / _SLEEPS
 
     def impatience(self, timeout_s: float) -> str | None:
         """

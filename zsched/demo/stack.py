@@ -48,7 +48,7 @@ class Stack:
     between two lines of ``Popen.poll`` would leave its lock held, and the wait for that child would have no end (14 %
     of signals that arrive while it polls, CPython 3.11). At the end of the block, one more kills what still runs.
 
-    ``settings`` are the given settings with the private Redis, and an archive beside its files. With *quiet*, the
+    ``settings`` are the given settings with the private ``redis``, and an archive beside its files. With *quiet*, the
     children's output goes to files in the temporary folder, else to this process's stderr.
 
     Raises:
@@ -57,10 +57,10 @@ class Stack:
 
     def __init__(self, settings: Settings, queues: Sequence[str], *, workers: int = 1, quiet: bool = False) -> None:
         self._guard = Guard()
-        self._redis = EmbeddedRedis(guard=self._guard)
-        redis = RedisSettings(url=self._redis.url, timeout_s=settings.redis.timeout_s)
-        archive = dataclasses.replace(settings.archive, path=str(self._redis.folder / "archive.db"))
-        web = dataclasses.replace(settings.web, accounts_file=str(self._redis.folder / "accounts.toml"))
+        self.redis = EmbeddedRedis(guard=self._guard)
+        redis = RedisSettings(url=self.redis.url, timeout_s=settings.redis.timeout_s)
+        archive = dataclasses.replace(settings.archive, path=str(self.redis.folder / "archive.db"))
+        web = dataclasses.replace(settings.web, accounts_file=str(self.redis.folder / "accounts.toml"))
         self.settings = dataclasses.replace(settings, redis=redis, archive=archive, web=web)
         self._worker_names = [f"worker-{n + 1}" for n in range(workers)]
         self._quiet, self._queues = quiet, queues
@@ -71,8 +71,8 @@ class Stack:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, self._note)
         try:
-            self._redis.start()
-            (self._redis.folder / _FILE).write_text(_file_of(self.settings))
+            self.redis.start()
+            (self.redis.folder / _FILE).write_text(_file_of(self.settings))
             self._zsched("daemon", "daemon")
             for name in self._worker_names:
                 self._zsched(name, "worker", *self._queues)
@@ -88,11 +88,6 @@ class Stack:
             self._stop(*self._worker_names)
         finally:
             self._close()
-
-    @property
-    def server(self) -> str:
-        """Return product and version of the private server: "Valkey 9.1.2"."""
-        return str(self._redis.server)
 
     def start_console(self) -> str | None:
         """
@@ -127,7 +122,7 @@ class Stack:
         for name, child in self._children.items():
             if child.poll() is not None:
                 raise ZschedError(f"the {name} ended unexpectedly (exit {child.returncode}){self._end_of_log(name)}")
-        if not self._redis.is_running:
+        if not self.redis.is_running:
             raise ZschedError("the private Redis ended unexpectedly")
 
     def _note(self, *_: object) -> None:
@@ -144,7 +139,7 @@ class Stack:
 
     def _close(self) -> None:
         try:
-            self._redis.close()
+            self.redis.close()
         finally:
             self._guard.close()
 
@@ -154,7 +149,7 @@ class Stack:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         path = os.pathsep.join(filter(None, [str(_ROOT), inherited.get("PYTHONPATH")]))
         ours = {"PYTHONPATH": path, RQ_PREFIX_VARIABLE: keys_of(self.settings).rq.prefix}
-        environment = {**inherited, **ours, FILE_VARIABLE: str(self._redis.folder / _FILE)}
+        environment = {**inherited, **ours, FILE_VARIABLE: str(self.redis.folder / _FILE)}
         try:
             with contextlib.ExitStack() as files:
                 output = files.enter_context(self._output(name).open("wb")) if self._quiet else sys.stderr.fileno()
@@ -165,7 +160,7 @@ class Stack:
         return child
 
     def _output(self, name: str) -> Path:
-        return self._redis.folder / f"{name}.txt"
+        return self.redis.folder / f"{name}.txt"
 
     def _end_of_log(self, name: str) -> str:
         if not self._quiet:

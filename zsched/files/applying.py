@@ -30,6 +30,7 @@ from zsched.core.occurrences.difference import TimesDifference, difference, fore
 from zsched.core.occurrences.future import Future
 from zsched.core.occurrences.simulation import Simulation
 from zsched.core.options.choices import ScheduleState
+from zsched.core.pages import OnProgress
 from zsched.core.triggers.calendar_definition import SORT, Calendar
 from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import check, with_calendars
@@ -139,11 +140,7 @@ class Application:
         return steps
 
     def simulate(
-        self,
-        length: timedelta,
-        workers: Mapping[str, int],
-        durations: Mapping[str, timedelta],
-        on_progress: Callable[[int, int], None],
+        self, length: timedelta, workers: Mapping[str, int], durations: Mapping[str, timedelta], on_progress: OnProgress
     ) -> tuple[Simulation, Counter[str]]:
         """
         Return the simulation of all entries within *length*, with *workers* by queue, and the ``left_out`` of their

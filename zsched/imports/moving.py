@@ -35,7 +35,7 @@ from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
 from zsched.core.options.define import define
 from zsched.core.options.table import ScheduleRow
-from zsched.core.pages import pages_of
+from zsched.core.pages import OnProgress, pages_of
 from zsched.core.toml import Lines
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED, Application, Applied
@@ -258,9 +258,7 @@ def owned(client: Client, owner: str) -> list[Schedule]:
     return [schedule for schedule in client.list() if schedule.owner == owner]
 
 
-def undo(
-    client: Client, link: Link, owner: str, now_ms: Callable[[], int], on_progress: Callable[[int, int], None]
-) -> Undone:
+def undo(client: Client, link: Link, owner: str, now_ms: Callable[[], int], on_progress: OnProgress) -> Undone:
     """
     Cancel all schedules of *owner*. *now_ms* returns the server's time; *on_progress* is called with the number done,
     and the total.

@@ -73,15 +73,6 @@ local function look(run, status, mark, members)
   return (is_nobodys or is_dead(job_of(run))) and one or nil
 end
 
--- Remove what the dead worker left behind. RQ would take it for an abandoned job, and push the run a second time.
-local function clear(one)
-  for _, member in ipairs(one.members) do
-    redis.call('ZREM', one.wip_key, member)
-  end
-  redis.call('DEL', one.executions_key)
-  redis.call('LREM', one.intermediate_key, 1, one.run)
-end
-
 -- File the run as RQ files failed jobs (Result.create_failure). The job and the log must have the same time: by a later
 -- time the tracker knows that the job ended again, after somebody queued it again.
 local function fail(one)
@@ -124,7 +115,9 @@ for _, what in ipairs({again, ended}) do
   entry = append_rows(what.kind, what.rows) or entry
 end
 for _, one in ipairs(lost) do
-  clear(one)
+  -- RQ would take what the dead worker left behind for an abandoned job, and push the run a second time.
+  end_executions(one)
+  redis.call('LREM', one.intermediate_key, 1, one.run)
   if one.goes_on then
     queue_run(one.run, one.queue, one.at_front, one.rate_limit,
       'retries_left', string.format('%.0f', one.retries_left - 1), 'zs_attempts', one.packed)

@@ -70,10 +70,7 @@ end
 -- Give the run the end that it had. No worker has it: its slot and its chain are free by its job's status.
 local function end_as_known(one)
   local job_key = RQ_JOB .. one.run
-  for _, member in ipairs(one.members) do
-    redis.call('ZREM', one.wip_key, member)
-  end
-  redis.call('DEL', RQ_EXECUTIONS .. one.run)
+  end_executions(one)
   redis.call('HSET', job_key, 'status', one.status, 'ended_at', one.ended_at)
   if one.status == 'failed' then
     keep_failed(one.run, one.queue, one.failure_ttl)

@@ -164,18 +164,6 @@ local function need_of(id, text)
   return need
 end
 
-local function mend(need)
-  local left, stays = {}, false
-  if need.policy then
-    left, stays = need.policy.mend(need)
-  end
-  if #left == 0 and not stays then
-    redis.call('HDEL', chains_key, need.id)
-  else
-    follow(need.id, need.mode, left, nil, need.text)
-  end
-end
-
 local page = redis.call('HSCAN', chains_key, cursor, 'COUNT', count)
 local reply, needs, rows = {'OK', now_ms, page[1], 0}, {}, {}
 for i = 1, #page[2], 2 do
@@ -192,7 +180,15 @@ end
 append_rows('unblock', rows)
 append_rows('end', ends)
 for _, need in ipairs(needs) do
-  mend(need)
+  local left, stays = {}, false
+  if need.policy then
+    left, stays = need.policy.mend(need)
+  end
+  if #left == 0 and not stays then
+    redis.call('HDEL', chains_key, need.id)
+  else
+    follow(need.id, need.mode, left, nil, need.text)
+  end
 end
 push_all()
 return reply

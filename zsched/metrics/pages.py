@@ -65,8 +65,11 @@ def served(
     Raises:
         ZschedError: the server cannot listen at this address now.
     """
-    server = _listen(settings, clock)
-    server.set_app(_Application(metrics, pages, server.names))
+    try:
+        server = _Server(listen_parts(settings.listen or ""), clock, metrics, pages)
+    except OSError as error:
+        remedy = "give an address of this machine and a port that nothing else uses, or remove the setting"
+        raise ZschedError(f"[metrics] listen={settings.listen!r}: {error.strerror or error}; {remedy}") from error
     loop = Loop("metrics", server.serve_once, failures, clock=clock)
     loop.start()
     log.info("metrics_served", listen=server.where)
@@ -78,58 +81,24 @@ def served(
         server.server_close()
 
 
-class _Application:
-    """The WSGI application. *names*: hosts that a request may name beside addresses; None: any."""
-
-    def __init__(
-        self, metrics: Callable[[], bytes], pages: Mapping[str, HealthPage], names: frozenset[str] | None = None
-    ) -> None:
-        self._metrics, self._pages, self._names = metrics, pages, names
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if self._is_for_us(environ.get("HTTP_HOST")):
-            status, kind, body = self._answer(environ["REQUEST_METHOD"], environ["PATH_INFO"])
-        else:
-            status, kind, body = "421 Misdirected Request", _LINE, b"ask for localhost or an address\n"
-        start_response(status, [("Content-Type", kind), ("Cache-Control", "no-store")])
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
-
-    def _is_for_us(self, named: str | None) -> bool:
-        """Return True if the Host header is an address, a name of ours or missing; a browser sends its page's name."""
-        if self._names is None or named is None:
-            return True
-        with suppress(ValueError):
-            host = urlsplit(f"//{named}").hostname or ""
-            return host.rstrip(".") in self._names or bool(ipaddress.ip_address(host))
-        return False
-
-    def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
-        if method not in ("GET", "HEAD"):
-            return "405 Method Not Allowed", _LINE, b"only GET and HEAD\n"
-        if path == "/metrics":
-            return "200 OK", METRICS_TYPE, self._metrics()
-        if path not in self._pages:
-            return "404 Not Found", _LINE, f"there are /metrics, {', '.join(self._pages)}\n".encode()
-        is_well, line = self._pages[path]()
-        status = "200 OK" if is_well else "503 Service Unavailable"
-        return status, _LINE, f"{line}\n".encode(errors="backslashreplace")
-
-
 class _Server(ThreadingMixIn, WSGIServer):
     """
-    A thread for each request, of a bounded number. ``where``: host and port that it listens on. ``names``: hosts that a
-    request may name; None: any.
+    A thread for each request, of a bounded number. ``where``: host and port that it listens on. Its WSGI application
+    answers with *metrics* and *pages*.
     """
 
     daemon_threads = True  # a slow client does not delay the daemon's end
     request_queue_size = _BACKLOG
 
-    def __init__(self, family: socket.AddressFamily, host: str, port: int, clock: Clock) -> None:
-        self.address_family = family
-        self._host, self._clock = host, clock
+    def __init__(
+        self, address: tuple[str, int], clock: Clock, metrics: Callable[[], bytes], pages: Mapping[str, HealthPage]
+    ) -> None:
+        self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        self._host, self._clock, self._metrics, self._pages = address[0], clock, metrics, pages
         self._lock, self._deadlines = threading.Lock(), dict[socket.socket, float]()
-        super().__init__((host, port), _Handler)
+        super().__init__(address, _Handler)
         self.timeout = _WAIT_S
+        self.set_app(self._respond)
 
     def server_bind(self) -> None:
         """Bind as HTTPServer does, without asking DNS for our own name, which can take long."""
@@ -141,11 +110,6 @@ class _Server(ThreadingMixIn, WSGIServer):
     def where(self) -> str:
         host = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
         return f"{host}:{self.server_port}"
-
-    @property
-    def names(self) -> frozenset[str] | None:
-        is_local = ipaddress.ip_address(self.server_name.partition("%")[0]).is_loopback
-        return frozenset({"localhost", self._host.lower().rstrip(".")}) if is_local else None
 
     def serve_once(self) -> None:
         """Accept a connection if one comes within ``_WAIT_S``, and close expired requests."""
@@ -190,17 +154,41 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Ignore clients that disconnected; the handler's ``wsgi.errors`` has errors of our own."""
         log.debug("metrics_request_failed", client=str(client_address), exc_info=True)
 
+    # -- the application ----------------------------------------------------------------------------
+
+    def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if self._is_for_us(environ.get("HTTP_HOST")):
+            status, kind, body = self._answer(environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        else:
+            status, kind, body = "421 Misdirected Request", _LINE, b"ask for localhost or an address\n"
+        start_response(status, [("Content-Type", kind), ("Cache-Control", "no-store")])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _is_for_us(self, named: str | None) -> bool:
+        """
+        Return True if the Host header is an address, a name of ours or missing, or if others than this machine may ask;
+        a browser sends its page's name.
+        """
+        if named is None or not ipaddress.ip_address(self.server_name.partition("%")[0]).is_loopback:
+            return True
+        with suppress(ValueError):
+            host = urlsplit(f"//{named}").hostname or ""
+            ours = "localhost", self._host.lower().rstrip(".")
+            return host.rstrip(".") in ours or bool(ipaddress.ip_address(host))
+        return False
+
+    def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
+        if method not in ("GET", "HEAD"):
+            return "405 Method Not Allowed", _LINE, b"only GET and HEAD\n"
+        if path == "/metrics":
+            return "200 OK", METRICS_TYPE, self._metrics()
+        if path not in self._pages:
+            return "404 Not Found", _LINE, f"there are /metrics, {', '.join(self._pages)}\n".encode()
+        is_well, line = self._pages[path]()
+        status = "200 OK" if is_well else "503 Service Unavailable"
+        return status, _LINE, f"{line}\n".encode(errors="backslashreplace")
+
 
 class _Handler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: a line for each scrape would be too much."""
-
-
-def _listen(settings: MetricsSettings, clock: Clock) -> _Server:
-    host, port = listen_parts(settings.listen or "")
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return _Server(family, host, port, clock)
-    except OSError as error:
-        remedy = "give an address of this machine and a port that nothing else uses, or remove the setting"
-        raise ZschedError(f"[metrics] listen={settings.listen!r}: {error.strerror or error}; {remedy}") from error

@@ -182,7 +182,7 @@ def _refused(reason: str, func: str = "") -> Permission:
 def _checked(ring: KeyRing, job_id: str, fields: Fields, now_s: int) -> Checked:
     """Return the good signature, as it is at *now_s*. Raises BadSignature."""
     checked = signing.check_run(ring, job_id, fields, now_s)
-    signing.demand_in_limits(checked, fields)
+    signing.demand_in_limits(checked.key, fields)
     return checked
 
 

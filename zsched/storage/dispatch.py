@@ -326,11 +326,6 @@ class MovedJobs(NamedTuple):
     broken: dict[bytes, str]
     odd: list[tuple[bytes, bytes, str]]
 
-    @property
-    def has_more(self) -> bool:
-        """True if due jobs were left for another call."""
-        return self.next_ms is not None and self.next_ms <= self.now_ms
-
 
 class NativeJobs:
     """

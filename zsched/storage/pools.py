@@ -47,11 +47,8 @@ def pool_like(client: redis.Redis) -> Pooled:
     options = adopted_options(theirs)
     timeout_s = options.get("socket_timeout") or 5.0
     if isinstance(theirs, SentinelConnectionPool):
-        found = (
-            cluster.ClusterPool.adopt(theirs)
-            if isinstance(theirs, cluster.ClusterPool)
-            else sentinel.Pool.adopt(theirs)
-        )
+        kind: Any = cluster.ClusterPool if isinstance(theirs, cluster.ClusterPool) else sentinel.Pool
+        found = kind.adopt(theirs)
         return found, found.where, timeout_s
     where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
     pool = ConnectionPool(connection_class=theirs.connection_class, **options)

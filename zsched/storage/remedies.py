@@ -41,11 +41,6 @@ class Endpoint:
         return cls(vars(connection), is_tls=isinstance(connection, redis.SSLConnection))
 
     @property
-    def is_usual(self) -> bool:
-        """True if redis-cli and RQ reach it without options."""
-        return self.cli() == "redis-cli"
-
-    @property
     def url(self) -> str:
         """Its URL, without user and password."""
         if self._path:

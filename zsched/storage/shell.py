@@ -51,7 +51,7 @@ class Shell(NamedTuple):
             words[2:2] = ["--connection-class", "zsched.cluster.ClusterRedis"]
         given, where = self.link.pool.connection_kwargs, self.link.where
         who = "USER:PASSWORD@" if given.get("username") else ":PASSWORD@" if given.get("password") else ""
-        if who or self.link.is_to_cluster or not self._server.is_usual:  # not the Redis that RQ uses by default
+        if who or self.link.is_to_cluster or self._server.cli() != "redis-cli":  # RQ needs options, too
             url = where if "://" in where else self._server.url  # of an adopted client there is no URL
             named = re.sub("://([^/?@]*@)?", f"://{who}", url, count=1)  # USER and PASSWORD are the worker's own
             prefix += f"RQ_REDIS_URL={shlex.quote(named)} "

@@ -186,7 +186,7 @@ def retried_as(parts: RunId) -> str:
     return f"{parts.schedule_id}-{parts.nominal_ms}{suffix_of(parts.namespace)}"
 
 
-def demand_in_limits(checked: Checked, fields: Fields) -> None:
+def demand_in_limits(key: SigningKey, fields: Fields) -> None:
     """
     Check that the key of a good signature may sign these *fields*. A key with limits may sign plain values only: a
     pickle of others can call any function when it is opened.
@@ -194,7 +194,6 @@ def demand_in_limits(checked: Checked, fields: Fields) -> None:
     Raises:
         BadSignature: the key has limits, and the job is beyond them.
     """
-    key = checked.key
     if not key.is_limited:
         return
     try:
@@ -299,7 +298,7 @@ class Signer:
         try:
             if (key := self._seen[0]).is_limited:
                 fields = dict(zip(pairs[::2], pairs[1::2], strict=True)) | {"data": data}
-                demand_in_limits(Checked(Subject.RUN, key, 0), fields)
+                demand_in_limits(key, fields)
         except BadSignature as error:
             return str(error)
         return ""
@@ -331,7 +330,7 @@ class Signer:
         """
         parts = RunId.parse(run_id)
         try:
-            demand_in_limits(check_run(self._file.current(), run_id, fields, self._now_s()), fields)
+            demand_in_limits(check_run(self._file.current(), run_id, fields, self._now_s()).key, fields)
         except BadSignature:
             return b""
         assert parts is not None  # checked
@@ -341,7 +340,7 @@ class Signer:
     def check_found(self, id: str, due_ms: int | None, fields: Fields) -> None:
         """Check the signature of a waiting schedule: *due_ms* is None for a recurring one. Raises BadSignature."""
         run_id, namespace = None if due_ms is None else self._keys.run_id(id, due_ms), self._keys.namespace
-        demand_in_limits(check_schedule(self._file.current(), namespace, id, run_id, fields, self._now_s()), fields)
+        demand_in_limits(check_schedule(self._file.current(), namespace, id, run_id, fields, self._now_s()).key, fields)
 
     def server_now_ms(self) -> int:
         """Return the server's time, which is read once a second at most. Raises RedisUnavailable, RedisRefused."""

@@ -207,9 +207,13 @@ class ManualScheduler:
         __tracebackhide__ = True
         self._runs.new()
         worked: list[Run] = []
+
+        def ended(run_id: str, went_well: bool) -> None:
+            self._runs.new()  # a task may have pushed more
+            worked.append(self._runs.ended(run_id, went_well, self._term))
+
         while names := self._filled(queues):
-            of_worker = self._workers, self._clock, self._encoder.serializer
-            ground.work(*of_worker, names, lambda id, went_well: worked.append(self._ended(id, went_well)), raises)
+            ground.work(self._workers, self._clock, self._encoder.serializer, names, ended, raises)
         return worked
 
     # -- how ------------------------------------------------------------------------------------------
@@ -280,10 +284,6 @@ class ManualScheduler:
                     found = self._dispatch.unblock(self._term, Window(0, LAST_MS), cursor or "0")
                     cursor = found.cursor if isinstance(found, Unblocked) else "0"
                 self._slots.step(self._term)
-
-    def _ended(self, run_id: str, went_well: bool) -> Run:
-        self._runs.new()  # a task may have pushed more
-        return self._runs.ended(run_id, went_well, self._term)
 
     # -- end ------------------------------------------------------------------------------------------
 

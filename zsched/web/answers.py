@@ -122,7 +122,6 @@ _STATUS: Final[dict[type[Exception], int]] = {
     ZschedError: 500,
 }
 _TITLES: Final = {
-    202: "Not confirmed by an archive yet",
     400: "Not readable",
     401: "Not authorized",
     403: "Not allowed",
@@ -149,7 +148,6 @@ _LABELS: Final = {
     "kwargs": "Named arguments",
     "start": "From",
     "end": "To",
-    "from": "From",
     "func": "Function",
     "match": "Schedule",
     "status": "State",

@@ -9,7 +9,7 @@ Not known: jobs that other programs push later, runs that are not over now, and 
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.future import Expected, Future, SpanCounts, Spans
 from zsched.core.occurrences.simulation import Backlog, Simulation
+from zsched.core.pages import OnProgress, unnoticed
 from zsched.core.wording import duration_text, plural
 from zsched.errors import InvalidSchedule
 
@@ -120,13 +121,7 @@ class Forecaster:
         self._schedules, self._now_ms, self._start_ms, self._end_ms = schedules, now_ms, start_ms, end_ms
         self._durations_ms, self._future = durations_ms, Future(schedules, now_ms, start_ms, end_ms)
 
-    def answer(
-        self,
-        by: By | None,
-        bucket_ms: int | None,
-        limit: int,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> Forecast:
+    def answer(self, by: By | None, bucket_ms: int | None, limit: int, on_progress: OnProgress = unnoticed) -> Forecast:
         """Return the first *limit* occurrences, or their numbers *by* a key. Raises InvalidSchedule: too many."""
         span, known = (self._start_ms, self._end_ms), (self._future.left_out, self._durations_ms)
         spans = self.spans(_MINUTE_MS if by is By.MINUTE and bucket_ms is None else bucket_ms)

@@ -23,6 +23,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.policy import plan
 from zsched.core.options.choices import ScheduleState
+from zsched.core.pages import OnProgress, unnoticed
 from zsched.core.triggers.layers import Trigger, nth_after, unskipped
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import build, lag_of, max_jitter_of
@@ -213,7 +214,7 @@ class Future:
         *,
         has_next: bool = True,
         most_steps: int | None = None,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        on_progress: OnProgress = unnoticed,
     ) -> SpanCounts:
         """
         Count them by *key* and by *spans*; without the next one of each schedule unless *has_next*. *most_steps*: of

@@ -14,7 +14,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,7 @@ from zsched.core.model import Schedule, iso, json_of
 from zsched.core.occurrences.future import Expected, Spans
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import Overlap, ScheduleState
+from zsched.core.pages import OnProgress, unnoticed
 
 _PATIENCE_MS: Final = 3_600_000  # the daemon's usual ``overlap_patience_s``
 _REPORTED: Final = 1000  # occurrences between two reports of progress
@@ -110,12 +111,7 @@ class Simulation:
         """The functions without a known duration, sorted."""
         return sorted({one.schedule.func for one in self.schedules.values()} - self._durations_ms.keys())
 
-    def run(
-        self,
-        occurrences: Iterable[Expected],
-        end_ms: int,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> None:
+    def run(self, occurrences: Iterable[Expected], end_ms: int, on_progress: OnProgress = unnoticed) -> None:
         """Let *occurrences*, which are in order, happen until *end_ms*. *on_progress* gets milliseconds: done, all."""
         for number, one in enumerate(occurrences):
             if number % _REPORTED == 0:

@@ -11,16 +11,7 @@ from typing import Any, Final
 
 from zsched.core.clock import from_ms
 from zsched.core.model import At, Definition, Schedule
-from zsched.core.options.define import (
-    PRESETS,
-    SCHEDULE_OPTIONS,
-    TRIGGERS,
-    Presets,
-    blaming,
-    define,
-    expanded,
-    made_void,
-)
+from zsched.core.options.define import SCHEDULE_OPTIONS, TRIGGERS, Presets, blaming, define, expanded, made_void
 from zsched.core.options.table import RuleOptions
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import RULES
@@ -39,7 +30,7 @@ _FIXED: Final = {  # options that an update cannot change, and what to do instea
 
 
 def revise(
-    old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mapping[str, Any], presets: Presets = PRESETS
+    old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mapping[str, Any], presets: Presets
 ) -> Definition:
     """
     Return the definition of *old* after *changes*.

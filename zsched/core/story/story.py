@@ -108,8 +108,10 @@ def tell(
         verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
     else:
         verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
-    if (missed := _missed(own)) is not None:
-        verdict = verdict.with_deadline(sentence(missed, teller.tz))
+    newest_ms = max((one.nominal_ms or 0 for one in own if one.is_firing), default=0)
+    missed = [one for one in own if one.what is What.DEADLINE_MISSED and (one.nominal_ms or 0) >= newest_ms]
+    if missed:  # the deadline of the newest occurrence
+        verdict = verdict.with_deadline(sentence(missed[-1], teller.tz))
     name = schedule.name if schedule else None
     id, source = run_id or chronicle.id, chronicle.source
     return Story(id, teller.tz, verdict, lines, is_known, source, own, *teller.authors, name)
@@ -342,13 +344,6 @@ _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE, What
 def _newest(chronicle: Chronicle) -> Change | None:
     """Return the change that says what became of the newest occurrence."""
     return next((change for change in reversed(chronicle.changes) if change.what in _OCCURRED), None)
-
-
-def _missed(changes: Sequence[Change]) -> Change | None:
-    """Return the missed deadline of the newest occurrence in *changes*; None if it missed none."""
-    newest_ms = max((one.nominal_ms or 0 for one in changes if one.is_firing), default=0)
-    missed = (one for one in reversed(changes) if one.what is What.DEADLINE_MISSED)
-    return next((one for one in missed if (one.nominal_ms or 0) >= newest_ms), None)
 
 
 def in_the_way(chronicle: Chronicle) -> str | None:

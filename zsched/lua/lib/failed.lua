@@ -1,7 +1,15 @@
--- failed: keep a failed run as RQ keeps failed jobs (FailedJobRegistry.add).
+-- failed: end a run that no worker has any more, and keep a failed one as RQ keeps failed jobs (FailedJobRegistry.add).
 --
 -- USES   now_ms
--- GIVES  keep_failed(run, queue, failure_ttl)  after its end was written; a life of 0 s deletes it
+-- GIVES  end_executions(one)  of a run with its wip_key and its members there
+--        keep_failed(run, queue, failure_ttl)  after its end was written; a life of 0 s deletes it
+function end_executions(one)
+  for _, member in ipairs(one.members) do
+    redis.call('ZREM', one.wip_key, member)
+  end
+  redis.call('DEL', RQ_EXECUTIONS .. one.run)
+end
+
 function keep_failed(run, queue, failure_ttl)
   local usual_ttl = '31536000'  -- RQ's own, in seconds
   local job_key, results_key = RQ_JOB .. run, RQ_RESULTS .. run

@@ -42,7 +42,8 @@ function state_word(state)
   return state == '' and '-' or state
 end
 
-local function index(id, state)
+function keep_state(id, state)
+  change_progress(id, {state = state})
   for name, key in pairs(INDEXES) do
     local number = count_in(state, name)
     if number > 0 then
@@ -51,11 +52,6 @@ local function index(id, state)
       redis.call('ZREM', key, id)
     end
   end
-end
-
-function keep_state(id, state)
-  change_progress(id, {state = state})
-  index(id, state)
 end
 
 function forget_counts(id)

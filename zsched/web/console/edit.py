@@ -67,13 +67,20 @@ _OF_SPEC: Final = {"starts": "starts_ms", "ends": "ends_ms"}
 
 
 class Field(NamedTuple):
-    """A field of the form: an option's name, its help, the kind of its input, its choices, and its text."""
+    """
+    A field of the form: an option's name, its help, the kind of its input, its choices, and its text. Merged, it also
+    has ``present``, the schedule's own text. ``is_mine``: the person changed it since the form was opened;
+    ``is_theirs``: somebody else did.
+    """
 
     name: str
     help: str
     input: str
     choices: tuple[str, ...]
     text: str
+    present: str = ""
+    is_mine: bool = False
+    is_theirs: bool = False
 
     @classmethod
     def of(cls, name: str, text: str) -> Self:
@@ -88,6 +95,25 @@ class Field(NamedTuple):
     def with_text(self, text: str) -> Self:
         """Return it with what a person has typed."""
         return self._replace(text=text.strip())
+
+    def merged(self, given: Mapping[str, str], opened: Mapping[str, str]) -> Self:
+        """Merge the present field with the form *given*, and with the prints that it was *opened* with."""
+        name = self.name
+        if name not in opened or given.get(_TAKE + name) == "theirs":
+            return self._replace(present=self.text)
+        typed = self.with_text(given.get(name, "" if self.input != "checkbox" else "no"))
+        is_mine, is_theirs = (each.print != opened[name] for each in (typed, self))
+        return (typed if is_mine else self)._replace(present=self.text, is_mine=is_mine, is_theirs=is_theirs)
+
+    @property
+    def is_disputed(self) -> bool:
+        """True if both changed it, to different texts."""
+        return self.is_mine and self.is_theirs and self.is_changed
+
+    @property
+    def is_changed(self) -> bool:
+        """True if the text differs from the schedule's."""
+        return self.text != self.present
 
     @property
     def group(self) -> Group:
@@ -167,38 +193,6 @@ def _text(name: str, one: Schedule) -> str:
     return form.to_text(value)
 
 
-class Merged(NamedTuple):
-    """
-    A field with the text to show. ``present``: the schedule's own. ``is_mine``: the person changed it since the form
-    was opened; ``is_theirs``: somebody else did.
-    """
-
-    field: Field
-    present: str
-    is_mine: bool = False
-    is_theirs: bool = False
-
-    @classmethod
-    def of(cls, field: Field, given: Mapping[str, str], opened: Mapping[str, str]) -> Self:
-        """Merge the present *field* with the form *given*, and with the prints that it was *opened* with."""
-        name = field.name
-        if name not in opened or given.get(_TAKE + name) == "theirs":
-            return cls(field, field.text)
-        typed = field.with_text(given.get(name, "" if field.input != "checkbox" else "no"))
-        is_mine, is_theirs = (each.print != opened[name] for each in (typed, field))
-        return cls(typed if is_mine else field, field.text, is_mine, is_theirs)
-
-    @property
-    def is_disputed(self) -> bool:
-        """True if both changed it, to different texts."""
-        return self.is_mine and self.is_theirs and self.is_changed
-
-    @property
-    def is_changed(self) -> bool:
-        """True if the text differs from the schedule's."""
-        return self.field.text != self.present
-
-
 @router.get("/new")
 async def new(view: Viewed, copy: str = "") -> Response:
     """Show the empty form, or that of a copy of a schedule."""
@@ -209,7 +203,7 @@ async def new(view: Viewed, copy: str = "") -> Response:
     at_ms = None if found.trigger else found.next_ms
     fields = editable_fields(replace(found, kind="", next_ms=at_ms, args=args, kwargs=kwargs), has_arguments=True)
     given = {"func": found.func, "copy": copy, "has_arguments": has_arguments}
-    return view.page("edit", **_shown(_NEW, [Merged(field, "") for field in fields]), given=given)
+    return view.page("edit", **_shown(_NEW, fields), given=given)
 
 
 @router.post("/new")
@@ -227,7 +221,7 @@ async def make(view: Viewed) -> Response:
         view.call.demand_new(func, options)
         made = await view.call.client.schedule(func, **options, if_exists="error")
     except ZschedError as error:
-        return view.refused(error, "edit", **_shown(_NEW, [Merged(each, "") for each in fields]), given=given)
+        return view.refused(error, "edit", **_shown(_NEW, fields), given=given)
     return view.done(made.outcome, "schedules", made.id)
 
 
@@ -250,7 +244,7 @@ async def save(view: Viewed, id: str) -> Response:
     one, merged = await _merged(view, id, given, opened)
     if version == one.version:
         try:
-            changes = {each.field.name: each.field.value() for each in merged if each.is_changed}
+            changes = {each.name: each.value() for each in merged if each.is_changed}
             if not changes:
                 return view.done("nothing to change", "schedules", id)
             done = await actions.update(view.call, id, changes, version, view.call.client.update)
@@ -260,7 +254,7 @@ async def save(view: Viewed, id: str) -> Response:
         except ZschedError as error:
             return view.refused(error, "edit", **_shown(one, merged))
     story = await view.call.client.why(one.id, view.tz)
-    gone = opened.keys() - {each.field.name for each in merged}
+    gone = opened.keys() - {each.name for each in merged}
     return view.page("edit", 409, **_shown(one, merged, story=story, gone=sorted(map(label_of, gone))))
 
 
@@ -280,7 +274,7 @@ async def preview(call: Admitted, request: Request) -> Response:
         changes = await call.client.difference(id, **{**_UNBOUND, **rule}) if times and rule and id else None
     except ZschedError as error:
         return view.page("_preview", trouble=page_problem(error))
-    coming = with_remarks(replace(one, tz=tz, jitter_ms=0), times)
+    coming = [*with_remarks(replace(one, tz=tz, jitter_ms=0), times)]
     return view.page("_preview", coming=coming, tz=tz, changes=changes)
 
 
@@ -300,15 +294,15 @@ async def _by_rule(view: View, rule: Mapping[str, Any]) -> list[datetime]:
 
 async def _merged(
     view: View, id: str, given: Mapping[str, str], opened: Mapping[str, str]
-) -> tuple[Schedule, list[Merged]]:
+) -> tuple[Schedule, list[Field]]:
     """Return the present schedule, and its fields merged with the form."""
     one = await actions.found_of(view.call, id)
     fields = editable_fields(one, has_arguments=view.account.sees_arguments)
-    return one, [Merged.of(field, given, opened) for field in fields]
+    return one, [field.merged(given, opened) for field in fields]
 
 
 def _shown(
-    one: Schedule, all_: Sequence[Merged], *, story: Story | None = None, gone: Sequence[str] = ()
+    one: Schedule, all_: Sequence[Field], *, story: Story | None = None, gone: Sequence[str] = ()
 ) -> dict[str, Any]:
     """
     Return what the page shows. ``opened`` has the prints that the next save is compared with. After a conflict there
@@ -316,8 +310,8 @@ def _shown(
     """
     return {
         "one": one,
-        "groups": {group: [each for each in all_ if each.field.group is group] for group in Group},
-        "opened": " ".join(f"{each.field.name}:{each.field.with_text(each.present).print}" for each in all_),
+        "groups": {group: [each for each in all_ if each.group is group] for group in Group},
+        "opened": " ".join(f"{each.name}:{each.with_text(each.present).print}" for each in all_),
         "take": _TAKE,
         "story": story,
         "gone": gone,

@@ -4,9 +4,9 @@ one, with its story, its next times, its last occurrences, its definition and it
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 from starlette.datastructures import ImmutableMultiDict
@@ -160,14 +160,6 @@ def _demanded(given: ImmutableMultiDict[str, str], action: str) -> tuple[dict[st
 # -- one schedule -----------------------------------------------------------------------------------
 
 
-class Coming(NamedTuple):
-    """An occurrence to come: due and nominal time, and a remark on the clock."""
-
-    due_ms: int
-    nominal_ms: int
-    remark: str
-
-
 @router.get("/schedules/{id:plain}")
 async def show(view: Viewed, id: str, after: str | None = None) -> Response:
     """Show what happened to a schedule and why, what comes next, and its definition."""
@@ -185,7 +177,7 @@ async def show(view: Viewed, id: str, after: str | None = None) -> Response:
         id=id,
         one=found,
         story=story,
-        coming=[] if found is None else with_remarks(found, await client._coming(found, _COMING)),
+        coming=[] if found is None else [*with_remarks(found, await client._coming(found, _COMING))],
         past=[(mark_of(each), each, words_of(each), replacements.of(each)) for each in past],
         after=past.after,
         fields=[] if found is None else list(_fields(view, found)),
@@ -246,16 +238,18 @@ async def _found(view: View, id: str) -> Schedule | None:
         return None
 
 
-def with_remarks(one: Schedule, times: Iterable[datetime]) -> list[Coming]:
-    """Return *times* with remarks where the clocks of the schedule's zone change between two of them."""
-    found, offset = list[Coming](), None
+def with_remarks(one: Schedule, times: Iterable[datetime]) -> Iterator[tuple[int, int, str]]:
+    """
+    Yield due and nominal time (ms) of each of *times*, with a remark where the clocks of the schedule's zone change
+    between two of them.
+    """
+    offset = None
     for at in (each.astimezone(shown_zone(one.tz)) for each in times):
         remark = ""
         if offset is not None and at.utcoffset() != offset:
             remark = f"the clocks of {one.tz} have changed to UTC{at.isoformat()[-6:]}"
         offset, due_ms = at.utcoffset(), to_ms(at)
-        found.append(Coming(due_ms, nominal_time(one, due_ms) if one.jitter_ms else due_ms, remark))
-    return found
+        yield due_ms, nominal_time(one, due_ms) if one.jitter_ms else due_ms, remark
 
 
 def _fields(view: View, one: Schedule) -> Any:

@@ -11,7 +11,7 @@ from tests.builders.schedules import schedule
 from zsched.core.model import At, Definition, Schedule
 from zsched.core.occurrences.policy import USUAL, Policy
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.options.define import define, define_now, least_gap_ms
+from zsched.core.options.define import PRESETS, define, define_now, least_gap_ms
 from zsched.core.options.revision import revise
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -189,7 +189,7 @@ RECURRING = replace(ONCE, kind="cron", trigger=RULE, policy=QUEUED, anchor_ms=1,
 
 
 def _update(old: Schedule, **changes: Any) -> Definition:
-    return revise(old, {"queue": "default"}, b"stored", changes)
+    return revise(old, {"queue": "default"}, b"stored", changes, PRESETS)
 
 
 def test_an_update_keeps_policies_jitter_and_expiry() -> None:

@@ -66,7 +66,7 @@ def test_an_unknown_urgency_is_refused_with_the_list_of_urgencies(name: Any) -> 
     with pytest.raises(InvalidSchedule, match=says):
         _define(urgency=name)
     with pytest.raises(InvalidSchedule, match=says):
-        revise(ONCE, {"queue": "default"}, b"stored", {"urgency": name})
+        revise(ONCE, {"queue": "default"}, b"stored", {"urgency": name}, PRESETS)
 
 
 def test_a_rule_accepts_an_urgency_too_and_an_immediate_run_omits_options_that_it_cannot_have() -> None:
@@ -124,7 +124,7 @@ ONCE = schedule(priority=LOW, next_ms=0, nominal_ms=1_795_248_000_000, expires_m
     ],
 )
 def test_an_update_to_an_urgency_changes_its_options(old: Schedule, changes: dict[str, Any], expected: Told) -> None:
-    assert expected == _told(revise(old, {"queue": "default"}, b"stored", changes))
+    assert expected == _told(revise(old, {"queue": "default"}, b"stored", changes, PRESETS))
 
 
 OTHER = CheckedOptions(

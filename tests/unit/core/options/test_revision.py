@@ -11,6 +11,7 @@ from tests.builders.schedules import schedule
 from zsched.core.clock import to_ms
 from zsched.core.model import At, Definition, Schedule
 from zsched.core.options.choices import OnLost, OnUncertain, Priority
+from zsched.core.options.define import PRESETS
 from zsched.core.options.revision import is_same, revise
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -34,7 +35,7 @@ CET = timezone(timedelta(hours=1))
 
 
 def _revise(old: Schedule = ONCE, stored: dict[str, Any] | None = None, **changes: Any) -> Definition:
-    return revise(old, STORED | (stored or {}), b"stored", changes)
+    return revise(old, STORED | (stored or {}), b"stored", changes, PRESETS)
 
 
 @pytest.mark.parametrize("old", [ONCE, RECURRING])
