@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "storage.answering": (("errors", "core", "archive", "storage"),      ()),  # for daemons and clients
     "storage.folded": (("errors", "core", "archive", "storage"),         ()),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
+    "storage.rqoptions": (("errors", "core"),                            ("rq",)),
     "client":         (("errors", "config", "core", "storage", "client"),  ()),
     "client.ics":     (("errors", "core"),                               ("icalendar",)),  # of the extra ics
     "aio":            (("errors", "core", "storage", "client", "aio"),   ("greenlet", "redis")),  # of the extra async

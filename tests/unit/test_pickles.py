@@ -30,8 +30,7 @@ PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jso
 # Who imports such a module, and what it names of it. ``unpickling`` subclasses the reader: it looks up no class but
 # plain ones.
 IMPORTERS = {
-    "storage/pickling.py": {"pickle.Pickler", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
-    "storage/rqjob.py": {"pickle.loads"},
+    "storage/rqjob.py": {"pickle.Pickler", "pickle.dumps", "pickle.loads", "pickle.HIGHEST_PROTOCOL"},
     "storage/unpickling.py": {"pickle.Unpickler"},
 }
 # Who asks the encoder of ``rqjob`` to run what it opens, and why that is no surprise.

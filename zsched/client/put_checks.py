@@ -19,7 +19,7 @@ from zsched.core.runs.job import CALLBACKS
 from zsched.errors import InvalidSchedule
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
-from zsched.storage.rqjob import plain
+from zsched.storage.rqoptions import plain
 
 Prioritized: TypeAlias = Schedule | Definition
 

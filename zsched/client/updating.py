@@ -27,7 +27,8 @@ from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, RedisUnavailabl
 from zsched.storage.puts import Answer, Put, PutScripts
 from zsched.storage.reader import Reader
 from zsched.storage.records import rq_fields
-from zsched.storage.refusals import NO_VERSION, contended, is_changed
+from zsched.storage.refusals import NO_VERSION, contended
+from zsched.storage.scripts import is_changed
 from zsched.storage.signing import BadSignature, called
 from zsched.storage.unpickling import NotPlain
 

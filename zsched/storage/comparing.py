@@ -31,7 +31,8 @@ from zsched.core.triggers.zones import shown_zone
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
 from zsched.storage.records import as_schedule, rq_fields
-from zsched.storage.rqjob import Encoder, plain
+from zsched.storage.rqjob import Encoder
+from zsched.storage.rqoptions import plain
 from zsched.storage.unpickling import is_pickle
 
 # Options in an order for people; other options follow, by name.

@@ -32,7 +32,8 @@ from zsched.storage.log import LogPlace
 from zsched.storage.meta import server_now_ms
 from zsched.storage.named_texts import read_calendars
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
-from zsched.storage.rqjob import Encoder, Pairs
+from zsched.storage.rqjob import Encoder
+from zsched.storage.rqoptions import Pairs
 from zsched.storage.scripts import KEEP_OP_MS, BulkCall, Scripts, stream, word_text
 
 if TYPE_CHECKING:

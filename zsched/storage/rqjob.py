@@ -1,5 +1,5 @@
 """
-The encoder of RQ's job hash, and the only module of this package that imports RQ.
+The encoder of RQ's job hash. With ``rqoptions`` it is all of this package that imports RQ.
 
 A malformed field kills every RQ worker that reads it, one after the other (measured with RQ 2.12: timeout
 ``'1h'``, a bad timestamp, an unknown status). So everything in ``rq:job:*`` is encoded here, from values
@@ -15,35 +15,81 @@ and its scheduler.
 
 import inspect
 import json
-import math
 import pickle
+import pickletools
 import re
 import sys
+import threading
 import zlib
 from collections.abc import Callable as Function
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from zsched.core.entry import text as shown
 from zsched.core.model import MEND, Definition
-from zsched.core.options.arguments import LONGEST_S
-from zsched.core.options.forms import LONGEST_PATH, MOST_RETRIES, Stored, whole_number
+from zsched.core.options.arguments import LONGEST_S, timeout_s
+from zsched.core.options.forms import LONGEST_PATH, Stored, whole_number
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
-from zsched.core.wording import DURATION_REMEDY, duration_argument
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotImportable
-from zsched.storage.pickling import CallPickler, demand_characters, pickled
+from zsched.storage.rqoptions import Pairs, made, retry_pairs, ttl_pairs
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
 from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
 
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
-_SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen; then track.lua does
-_CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LISTS = (tuple, list)
+_PROTOCOL: Final = pickle.HIGHEST_PROTOCOL
+_HEAD: Final = 11  # bytes of PROTO and FRAME
+_SINGLE: Final = frozenset({str, bytes, int, float, bool, type(None)})
+_HALF: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # a lone surrogate as pickle writes it, or other bytes
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
-Pairs = dict[str, str | bytes]
+
+class _Written(list[bytes]):
+    write = list.append
+
+
+class CallPickler(threading.local):
+    """
+    Pickles calls, as short as RQ reads them: ``dumps(call)``. Each thread has a pickler, which it uses again and again.
+
+    RQ pickles a call with a memo, so that an object that appears twice in its arguments is one object in the worker,
+    too. A call with texts, bytes, numbers and None only needs no memo: none of them can change, or contain another.
+    Without memo, PROTO and FRAME it has 16 bytes less, and a waiting job 32 bytes less in Redis. ``pickle.loads`` reads
+    both forms, and no stream of zlib begins as they do, which RQ tries first. Other calls are pickled as RQ does it.
+    """
+
+    def __init__(self) -> None:
+        written = _Written()
+        pickler = pickle.Pickler(written, _PROTOCOL)
+        pickler.fast = True  # without memo
+        dump, pop = pickler.dump, written.pop
+
+        def dumps(call: tuple[Any, ...]) -> bytes:
+            path, _instance, args, kwargs = call
+            is_plain = _SINGLE.issuperset(map(type, args)) and type(path) is str
+            if is_plain and (not kwargs or _SINGLE.issuperset(map(type, (*kwargs, *kwargs.values())))):
+                dump(call)
+                raw = pop()
+                if not written:
+                    return raw[_HEAD:]
+                written.clear()  # it has more than one frame
+            return pickled(call)
+
+        self.dumps = dumps
+
+
+def pickled(value: Any) -> bytes:
+    """Return the pickle of *value*, as RQ makes it. Raises any error, as pickling runs the values' own code."""
+    return pickle.dumps(value, _PROTOCOL)
+
+
+def demand_characters(raw: bytes) -> None:
+    """Raise UnicodeEncodeError if a text in the pickle *raw* has a lone surrogate."""
+    if _HALF.search(raw):
+        for _, argument, _ in pickletools.genops(raw):
+            if isinstance(argument, str):
+                argument.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +201,9 @@ class Encoder:
             pairs["zs_func"] = func
         for name, ttl in (("result_ttl", definition.result_ttl), ("failure_ttl", definition.failure_ttl)):
             if ttl is not None:
-                pairs |= _ttl(name, ttl)
+                pairs |= ttl_pairs(name, ttl)
         if definition.retry is not None:
-            pairs |= _retry(definition.retry)
+            pairs |= retry_pairs(definition.retry)
         pairs |= definition.texts(Stored.JOB)
         for stem, callback in (("success", definition.on_success), ("failure", definition.on_failure)):
             if callback is not None:
@@ -260,88 +306,11 @@ def function_path(func: str | Function[..., Any]) -> str:
     return f"{module}.{name}"
 
 
-def plain(value: object) -> object:
-    """Return RQ's Retry or Callback as a number, path or dict for the encoder; other values unchanged."""
-    from rq import Callback, Retry
-
-    if isinstance(value, Retry):
-        options: dict[str, object] = {"max": value.max}
-        if list(value.intervals) != [0]:
-            options["interval"] = list(value.intervals)
-        if value.enqueue_at_front:
-            options["enqueue_at_front"] = True
-        return options if len(options) > 1 else value.max
-    if isinstance(value, Callback):
-        return value.name if value.timeout == _CALLBACK_TIMEOUT_S else {"func": value.name, "timeout": value.timeout}
-    return value
-
-
-def timeout_s(timeout: object) -> int:
-    """
-    Return the time limit of a run in whole seconds, rounded up; -1: no limit.
-
-    Raises:
-        InvalidSchedule: not a duration, or out of range; it would kill RQ's worker.
-    """
-    seconds = _seconds("timeout", timeout)
-    if seconds is None or not (seconds == -1 or 1 <= seconds <= LONGEST_S):
-        raise InvalidSchedule("timeout", timeout, "not a time limit", f"{DURATION_REMEDY}, or -1 for none")
-    return seconds
-
-
-def _ttl(field: str, value: object) -> Pairs:
-    seconds = _seconds(field, value)
-    if seconds is None or not -1 <= seconds <= LONGEST_S:
-        raise InvalidSchedule(field, value, "not a time to live", f"{DURATION_REMEDY}, or -1 for ever")
-    if not 0 <= seconds < _SHORTEST_TTL_S:
-        return {field: str(seconds)}
-    return {field: str(_SHORTEST_TTL_S), f"zs_{field}": str(seconds)}
-
-
-def _seconds(field: str, value: object) -> int | None:
-    """Return the duration *value* in whole seconds, rounded up; None: it is not one. Raises InvalidSchedule."""
-    value = duration_argument(field, value) if isinstance(value, str) else value
-    if isinstance(value, timedelta):
-        return -(-value // timedelta(seconds=1))
-    if isinstance(value, float):
-        return math.ceil(value) if math.isfinite(value) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _retry(retry: object) -> Pairs:
-    from rq import Retry
-
-    if isinstance(retry, int) and not isinstance(retry, bool) and retry >= 1:
-        retry = Retry(max=retry)
-    elif isinstance(retry, dict):
-        retry = _made("retry", Retry, retry, "give max, interval and enqueue_at_front as rq.Retry takes them")
-    if not isinstance(retry, Retry) or type(retry.max) is not int:
-        raise InvalidSchedule(
-            "retry", retry, "not a number of retries", "give a whole number from 1, or rq.Retry(max=…)"
-        )
-    if retry.max > MOST_RETRIES:
-        raise InvalidSchedule("retry", retry, "too many retries", f"give 1 to {MOST_RETRIES:,}")
-    if not retry.intervals or not all(_is_interval(one) for one in retry.intervals):
-        raise InvalidSchedule("retry", retry, "its intervals are not whole seconds", "give interval=60 or [60, 300]")
-    pairs: Pairs = {
-        "retries_left": str(retry.max),
-        "retry_intervals": json.dumps(list(retry.intervals)),
-        "zs_retries": str(retry.max),  # RQ counts retries_left down
-    }
-    if getattr(retry, "enqueue_at_front", False):
-        pairs["enqueue_at_front_on_retry"] = "1"
-    return pairs
-
-
-def _is_interval(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= LONGEST_S
-
-
 def _callback(field: str, stem: str, callback: object) -> Pairs:
     from rq import Callback
 
     if isinstance(callback, dict):
-        callback = _made(field, Callback, callback, "give func, a dotted path, and timeout")
+        callback = made(field, Callback, callback, "give func, a dotted path, and timeout")
     try:
         given = callback if isinstance(callback, Callback) else Callback(function_path(callback))  # type: ignore[arg-type]  # checked there
         if given.timeout is None or not (given.timeout == -1 or 1 <= given.timeout <= LONGEST_S):
@@ -349,14 +318,6 @@ def _callback(field: str, stem: str, callback: object) -> Pairs:
         return {f"{stem}_callback_name": function_path(given.func), f"{stem}_callback_timeout": str(given.timeout)}
     except NotImportable as error:
         raise NotImportable(field, callback, error.problem, error.remedy) from error
-
-
-def _made(field: str, kind: Function[..., Any], given: dict[Any, Any], remedy: str) -> Any:
-    """Return RQ's Retry or Callback from a dict of arguments. Raises InvalidSchedule."""
-    try:
-        return kind(**given)
-    except Exception as error:  # RQ raises TypeError, ValueError or its own
-        raise InvalidSchedule(field, given, f"RQ refuses it ({error})", remedy) from None
 
 
 def _refuse_reshaping(field: str, value: Any) -> None:

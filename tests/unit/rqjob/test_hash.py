@@ -16,10 +16,11 @@ from rq.job import JobStatus
 from tests.breadth import each
 from tests.unit.rqjob.jobs import JSON, SERIALIZERS, definition_of, hash_of, restored, task
 from zsched.core.model import Now
+from zsched.core.options.arguments import timeout_s
 from zsched.core.options.choices import OnLost, OnUncertain
 from zsched.core.options.define import define
 from zsched.core.options.forms import Stored
-from zsched.storage.rqjob import Encoder, timeout_s
+from zsched.storage.rqjob import Encoder
 
 _LINE = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=50)
 _TTL = st.none() | st.just(-1) | st.integers(0, 10**9) | st.timedeltas(timedelta(0), timedelta(days=30_000))

@@ -11,7 +11,8 @@ from tests.unit.rqjob.jobs import definition_of
 from zsched.core.options.forms import RateLimit
 from zsched.errors import InvalidSchedule
 from zsched.storage import rqjob
-from zsched.storage.rqjob import Encoder, plain
+from zsched.storage.rqjob import Encoder
+from zsched.storage.rqoptions import plain
 
 
 @pytest.mark.parametrize(

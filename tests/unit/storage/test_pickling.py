@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.rqjob.jobs import restored
-from zsched.storage.pickling import CallPickler, pickled
-from zsched.storage.rqjob import Encoder
+from zsched.storage.rqjob import CallPickler, Encoder, pickled
 from zsched.storage.signing import called
 from zsched.storage.unpickling import inflated, is_pickle, read_plain
 

@@ -139,6 +139,29 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = LONG
     return ms
 
 
+def whole_seconds(field: str, value: object) -> int | None:
+    """Return the duration *value* in whole seconds, rounded up; None: it is not one. Raises InvalidSchedule."""
+    value = duration_argument(field, value) if isinstance(value, str) else value
+    if isinstance(value, timedelta):
+        return -(-value // timedelta(seconds=1))
+    if isinstance(value, float):
+        return math.ceil(value) if math.isfinite(value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def timeout_s(timeout: object) -> int:
+    """
+    Return the time limit of a run in whole seconds, rounded up; -1: no limit.
+
+    Raises:
+        InvalidSchedule: not a duration, or out of range; it would kill RQ's worker.
+    """
+    seconds = whole_seconds("timeout", timeout)
+    if seconds is None or not (seconds == -1 or 1 <= seconds <= LONGEST_S):
+        raise InvalidSchedule("timeout", timeout, "not a time limit", f"{DURATION_REMEDY}, or -1 for none")
+    return seconds
+
+
 def check_queue(queue: object, kind: str = "queue") -> str:
     """
     Return *queue* if it can name an RQ queue, or another *kind*. Raises InvalidSchedule for names that a terminal, ``rq
