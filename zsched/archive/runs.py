@@ -27,7 +27,7 @@ from zsched.archive.lookups import places
 from zsched.archive.schema import first_since
 from zsched.core.entry import Entry, UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.log.kinds import LoggedPut, kinds_telling, kinds_with_records, logged_put, parse
+from zsched.core.log.kinds import KINDS, LoggedPut, kinds_telling, logged_put, parse
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change, is_push, record_key_of, run_that_ended
 from zsched.core.occurrences.outcomes import What
@@ -53,7 +53,7 @@ _AT: Final = "SELECT n FROM entry WHERE n >= ? AND n < ? AND t = ?"
 _TELLING: Final = {EndEntry.kind, *kinds_telling(What.PUSHED_AGAIN, What.FOUND, What.ENQUEUED, What.RUN_AGAIN)}
 _PUTS_AMONG: Final = 20_000  # entries of the schedule that are looked at, most of them its runs: 0.1 s
 _PUSH_AMONG: Final = 5000  # entries of the schedule, in each direction, to find a push: the caller waits for 2 s
-_KINDS: Final = kinds_with_records()
+_KINDS: Final = [name for name, kind in KINDS.items() if kind.has_records]
 
 
 class OpenRuns(History):

@@ -36,7 +36,7 @@ from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import check, with_calendars
 from zsched.core.wording import some
 from zsched.errors import InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
-from zsched.files.reading import Complaint, FileEntry, ScheduleFile, file_refusal
+from zsched.files.reading import Complaint, FileEntry, ScheduleFile, file_refusal, header_of
 from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_changes
 from zsched.storage.refusals import contended
 
@@ -129,12 +129,12 @@ class Application:
                 self._refuse_others("name", name, calendars[name].owner)
             except InvalidSchedule as error:
                 place = self._file.lines.of("calendars", name)
-                complaints.append(Complaint(place, f"[calendars.{name}]", str(error)))
+                complaints.append(Complaint(place, header_of(name, "calendars"), str(error)))
         for entry in self._file.entries:
             try:
                 steps.append(self._step(entry, held.pop(entry.id, None), now_ms))
             except ZschedError as error:
-                complaints.append(entry.complaint(str(error)))
+                complaints.append(Complaint(entry.line, header_of(entry.id), str(error)))
         if complaints:
             raise file_refusal(self._file.name, complaints)
         return steps

@@ -55,10 +55,6 @@ class FileEntry(NamedTuple):
     line: int
     definition: Definition
 
-    def complaint(self, problem: str) -> Complaint:
-        """Return a complaint about this entry."""
-        return Complaint(self.line, _where(self.id), problem)
-
 
 class ScheduleFile(NamedTuple):
     """The checked content of a file; ``name`` is the caller's name for it."""
@@ -242,7 +238,7 @@ class _Reading:
 
     def _complain(self, path: tuple[str, ...], problem: str) -> None:
         is_entry = path[0] in ("schedules", "calendars") and len(path) > 1
-        where = _where(path[1], path[0]) if is_entry else "[defaults]" if path[0] == "defaults" else ""
+        where = header_of(path[1], path[0]) if is_entry else "[defaults]" if path[0] == "defaults" else ""
         complaint = Complaint(self._lines.of(*path), where, problem)
         if complaint not in self._complaints:  # a bad default is found once per entry
             self._complaints.append(complaint)
@@ -259,7 +255,8 @@ def _not_toml(error: Exception, raw: bytes) -> Complaint:
     return Complaint(int(line), "", f"not TOML: {message} at column {column}")
 
 
-def _where(id: str, table: str = "schedules") -> str:
+def header_of(id: str, table: str = "schedules") -> str:
+    """Return the header of an entry of a file."""
     return f"[{table}.{key_text(id)}]"
 
 

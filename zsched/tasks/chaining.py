@@ -143,9 +143,7 @@ class Turn:
         named = self._named(calls)
         link = Link.adopt(self._job.connection)
         try:
-            prefix = self._keys.rq.prefix
-            serializer, by = self._serializer, self._job.id
-            named_by = {"serializer": serializer, "rq_prefix": prefix, "by": by}
+            named_by = {"serializer": self._serializer, "rq_prefix": self._keys.rq.prefix, "by": self._job.id}
             client = Client(link, self._parts.namespace, **named_by, **_signing())
             for place, (func, options) in enumerate(named[len(done) :], len(done)):
                 done.append(client._schedule_as(f"next:{self._job.id}:{place}", func, **options).id)

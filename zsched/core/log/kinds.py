@@ -338,11 +338,6 @@ def kinds_telling_only(whats: frozenset[What]) -> list[str]:
     return [name for name, kind in KINDS.items() if kind.whats and kind.whats <= whats]
 
 
-def kinds_with_records() -> list[str]:
-    """Return the kinds of entries with records."""
-    return [name for name, kind in KINDS.items() if kind.has_records]
-
-
 def is_leaders(entry: Entry) -> bool:
     """Return True if only leaders write entries of that kind."""
     kind = KINDS.get(entry.kind)

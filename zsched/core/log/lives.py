@@ -131,8 +131,7 @@ class NamedTextsEntry(ParsedEntry, kind="named_texts"):
         yield NamedTexts({name: f"{int(t_us)} {stored}" for name, t_us, stored in self._stored()})
 
     def sentence(self) -> str:
-        words = ("deleted" if stored == "-" else "put" for _, _, stored in self._stored())
-        parts = ((word, *name.partition(":")) for word, (name, _, _) in zip(words, self._stored(), strict=True))
+        parts = (("deleted" if stored == "-" else "put", *name.partition(":")) for name, _, stored in self._stored())
         names = (f"{word} {sort.replace('_', ' ')} {name}" for word, sort, _, name in parts)
         return ", ".join(names) + (f" by {self.by}" if self.by else "")
 

@@ -20,7 +20,8 @@ from zsched.core.runs.run_id import nominal_ms_of, run_id_of, schedule_of
 
 DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
 _ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry
-_NOW: Final = "now"
+# The change and reason of a run by its ``of``; any other one is a run that it repeats.
+_PUSHED: Final = {"-": (What.ENQUEUED, ""), "now": (What.ENQUEUED, RUN_NOW)}
 _ROW_WORDS: Final = 10  # of a row of a ``put_recurring`` entry; the last one may have blanks
 # The change and reason of a row by its place. Rows of other places restore a schedule.
 _RESTORED: Final = {
@@ -191,20 +192,19 @@ class EnqueueEntry(RecordsEntry, kind="enqueue", whats={What.ENQUEUED, What.RETR
 
     def rows(self) -> Iterator[Record]:
         for run in super().rows():
-            if self._of(run.row) in ("-", _NOW):  # a retried run does not change the schedule of its id
+            if self._of(run.row) in _PUSHED:  # a retried run does not change the schedule of its id
                 yield gone(run.id)
             yield run
 
     def changes(self) -> Iterator[Change]:
         for number, (_, run) in enumerate(self.found):
             of = self._of(number)
-            what, why = (What.ENQUEUED, "") if of == "-" else (What.RETRIED, of)
-            what, why = (What.ENQUEUED, RUN_NOW) if of == _NOW else (what, why)
+            what, why = _PUSHED.get(of, (What.RETRIED, of))
             yield self._change(run.id, what, run_id=run.run_id, why=why)
 
     def retries(self) -> Mapping[str, str]:
         runs = ((self._of(number), text(self.entry.body[at - 2])) for number, (at, _) in enumerate(self.found))
-        return {of: run_id for of, run_id in runs if of not in ("-", _NOW)}
+        return {of: run_id for of, run_id in runs if of not in _PUSHED}
 
 
 class CancelEntry(ParsedEntry, kind="cancel", whats={What.CANCELLED}):

@@ -151,12 +151,11 @@ class Forecaster:
 
     def quiet(self, window_ms: int) -> tuple[int, int] | None:
         """Return the first gap of *window_ms* in which nothing fires or runs; among the first 300,000 occurrences."""
-        free_ms, end_ms = self._start_ms, self._start_ms
+        free_ms = self._start_ms
         for one in islice(self._future.occurrences(), _MOST_RUNS):
             if one.due_ms - free_ms >= window_ms:
                 return free_ms, one.due_ms
-            end_ms = one.due_ms
-            free_ms = max(free_ms, end_ms + max(self._durations_ms.get(one.schedule.func, 0), 1))
+            free_ms = max(free_ms, one.due_ms + max(self._durations_ms.get(one.schedule.func, 0), 1))
         return (free_ms, self._end_ms) if self._end_ms - free_ms >= window_ms else None
 
     def backlog(self, queue: str, workers: int, waiting: int, spans: Spans) -> Backlog:

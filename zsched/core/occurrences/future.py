@@ -16,7 +16,7 @@ Not known: what will be skipped for overlap, wait for a limit of its queue, or f
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.clock import LAST_MS
@@ -97,13 +97,10 @@ class Walk(NamedTuple):
 
     def delays(self) -> Iterator[tuple[int, int]]:
         """Yield their nominal times, each with its largest delay by jitter (``trigger.max_jitter_of``)."""
-        most_ms, skipped, at_ms = self.trigger.spec.jitter_ms, self.trigger.spec.skipped, None
-        for next_ms in unskipped(self.trigger).between(self.after_ms, self.until_ms):
+        trigger, most_ms, skipped = self.trigger, self.trigger.spec.jitter_ms, self.trigger.spec.skipped
+        for at_ms, next_ms in pairwise(chain(unskipped(trigger).between(self.after_ms, self.until_ms), [None])):
             if at_ms is not None and at_ms not in skipped:
-                yield at_ms, min(most_ms, next_ms - at_ms - 1)
-            at_ms = next_ms
-        if at_ms is not None and at_ms not in skipped:
-            yield at_ms, max_jitter_of(self.trigger, at_ms)
+                yield at_ms, max_jitter_of(trigger, at_ms) if next_ms is None else min(most_ms, next_ms - at_ms - 1)
 
     def dues(self, id: str) -> Iterator[tuple[int, int]]:
         """Yield their nominal times and due times, by the jitter of schedule *id*."""

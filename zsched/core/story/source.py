@@ -62,8 +62,6 @@ class Source:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the source for JSON; ``complete_since`` is "start" for the beginning."""
-        since = iso(self.complete_since_ms)
-        if since is None and self.archive is not None:
-            since = "start"
+        since = iso(self.complete_since_ms) or (None if self.archive is None else "start")
         names = "place", "archive", "complete_since", "as_of", "as_of_at", "problem"
         return json_of(self, *names, complete_since=since)
