@@ -53,13 +53,9 @@ class Guard(contextlib.AbstractContextManager["Guard"]):
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.pid = self._process.pid  # of the guard process
         self._children: list[subprocess.Popen[bytes]] = []
         self._folders: list[Path] = []
-
-    @property
-    def pid(self) -> int:
-        """Return the pid of the guard process."""
-        return self._process.pid
 
     def remove_at_end(self, folder: Path) -> None:
         """Remove *folder* with its contents when the owner is gone or the guard is closed."""
