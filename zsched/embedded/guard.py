@@ -25,7 +25,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 _UNWANTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # of a terminal, or of who ends its owner
 _ROUNDS = 20  # searches for survivors; each kills all that it finds
@@ -33,7 +33,7 @@ _DEATH_S = 1.0  # how long a killed process may take to end before the next one'
 _STOP_S = 10.0  # how long close() waits for the guard process, which has nothing left to do by then
 
 
-class Guard:
+class Guard(contextlib.AbstractContextManager["Guard"]):
     """
     Owner's side: starts children. They and the named folders are removed when the owner ends.
 
@@ -53,13 +53,9 @@ class Guard:
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.pid = self._process.pid  # of the guard process
         self._children: list[subprocess.Popen[bytes]] = []
         self._folders: list[Path] = []
-
-    @property
-    def pid(self) -> int:
-        """Return the pid of the guard process."""
-        return self._process.pid
 
     def remove_at_end(self, folder: Path) -> None:
         """Remove *folder* with its contents when the owner is gone or the guard is closed."""
@@ -103,9 +99,6 @@ class Guard:
         self._pipe = -1
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_S)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

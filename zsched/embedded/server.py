@@ -96,6 +96,7 @@ class EmbeddedRedis:
         self._port: Port | None = None
         self.folder = _short_temporary() / f"zsched-{secrets.token_hex(6)}"
         self.socket_path = self.folder / "redis.sock"
+        self.url = f"unix://{self.socket_path}?db=0"  # for redis-py's ``from_url``
         self._tcp = tcp
         self._guard, self._owns_guard = guard, guard is None
         self._process: subprocess.Popen[bytes] | None = None
@@ -112,11 +113,6 @@ class EmbeddedRedis:
             f"hash-max-{'listpack' if self.server.release >= (7,) else 'ziplist'}-value": "512",
             **(config or {}),
         }
-
-    @property
-    def url(self) -> str:
-        """Return the URL of the unix socket, for redis-py's ``from_url``; database 0."""
-        return f"unix://{self.socket_path}?db=0"
 
     @property
     def port(self) -> int | None:

@@ -15,13 +15,13 @@ from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
 from zsched.core.entry import Position
 from zsched.core.story.sentences import local_text
-from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign, ZschedError
+from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign, NotFound, ZschedError
 
 _REMEDY: Final = "it cannot be trusted; give another archive with --from FILE"
 _LARGE_BYTES: Final = 64 << 20  # a larger file is announced before it is read: about a second
 
 
-class NoArchive(ArchiveError):
+class NoArchive(NotFound):
     """There is no archive to read."""
 
 

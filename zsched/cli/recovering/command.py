@@ -18,8 +18,8 @@ import click
 
 from zsched.cli.output import Progress
 from zsched.cli.parameters import zone_option
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
-from zsched.cli.recovering.archives import NoArchive, OpenedArchive, choose, opened_archive
+from zsched.cli.program import Invocation, command
+from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, RecoveryReport
 from zsched.client.calls import caller
 from zsched.config.urls import address_of, redact
@@ -54,7 +54,7 @@ _SLEEP_S: Final = 0.1  # while only time has to pass
 @click.option("--force", is_flag=True, help="Even if a daemon leads; with --from, even if later entries were trimmed.")
 @click.option("--all", "lists_all", is_flag=True, help="List every difference, not the first 50 of each kind.")
 @zone_option()
-def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: bool, lists_all: bool, tz: str) -> int:
+def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: bool, lists_all: bool, tz: str) -> None:
     """
     Put back from an archive what Redis lost: missing schedules, and runs in doubt, as their schedules demand. Daemons
     do it by themselves, unless [archive] recovery is "manual". The archive is --from FILE, else [archive] path, else
@@ -67,15 +67,10 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
       zsched archive recover --dry-run --json | jq .counts
       zsched archive recover --from /var/lib/zsched/default-redis-6379-0/1.db
     """
-    try:
-        manual = ManualRecovery(invocation, file, is_dry=dry_run, is_forced=force)
-        keeps_all = lists_all or invocation.wants_json
-        outcome = manual.preview(keeps_all) if dry_run else manual.put_back(keeps_all)
-    except NoArchive as error:
-        invocation.tell_error(str(error), error)
-        return NOT_FOUND
+    manual = ManualRecovery(invocation, file, is_dry=dry_run, is_forced=force)
+    keeps_all = lists_all or invocation.wants_json
+    outcome = manual.preview(keeps_all) if dry_run else manual.put_back(keeps_all)
     invocation.answer(outcome.to_dict(), *outcome.lines(tz))
-    return DONE
 
 
 class RecoveryRefused(ZschedError):

@@ -41,16 +41,8 @@ class Action(Enum):
 
     def __init__(self, verb: str, done: str, about: str, place: str) -> None:
         self.verb, self.done, self.about, self.place = verb, done, about, place
-
-    @property
-    def word(self) -> str:
-        """Return its word in JSON."""
-        return self.name.lower()
-
-    @property
-    def is_of_runs(self) -> bool:
-        """Return True if it is for a run, False if for a schedule."""
-        return self not in (Action.PUT_BACK, Action.TAKE_OUT)
+        self.word = self.name.lower()  # in JSON
+        self.is_of_runs = self.name not in ("PUT_BACK", "TAKE_OUT")  # these are of schedules
 
 
 _BY_PLACE: Final = {what.place: what for what in Action}

@@ -111,21 +111,14 @@ class View:
         self.tz = usual if usual and has_zone(usual) else self.linked_tz
         self.account, self.sees_rq = call.account, is_for(call)  # rq-dashboard
         self.now_ms: int = request.app.state.clock.now_ms()
-
-    @property
-    def may_write(self) -> bool:
-        """True if this caller may change schedules."""
-        return self.call.refusal_of_writes is None
+        self.may_write = call.refusal_of_writes is None  # this caller may change schedules
+        self.is_operator = self.account.role is AccountRole.OPERATOR and not call.is_limited  # who may see the accounts
+        self._is_part = "hx-request" in request.headers  # htmx asks for the live part of the page
 
     @property
     def refusal(self) -> Problem | None:
         """The reason why this server takes no changes, for a caller who could make some; None: there is none."""
         return None if self.account.role is AccountRole.VIEWER else self.call.refusal_of_all_writes
-
-    @property
-    def is_operator(self) -> bool:
-        """True if the caller may see the accounts."""
-        return self.account.role is AccountRole.OPERATOR and not self.call.is_limited
 
     def demand_operator(self, what: str) -> None:
         """Check that the caller is an operator without limits. Raises Problem."""
@@ -256,11 +249,6 @@ class View:
     def to(self, *path: str, **query: Any) -> Response:
         """Lead to the page at *path*."""
         return RedirectResponse(self.link(*path, **query), _SEE_OTHER)
-
-    @property
-    def _is_part(self) -> bool:
-        """True if htmx asks for the live part of the page."""
-        return "hx-request" in self.request.headers
 
     def _told(self, answer: Response) -> Response:
         """Return *answer*, after which no page says again what was done."""
