@@ -29,6 +29,7 @@ class TemporaryArchive:
 
     def __init__(self, namespace: str, first: Position | None, id: str | None = None) -> None:
         self.first, self.rows, self._lock, self._id = first, 0, Lock(), id
+        self.is_whole = first is None or first.seq == 1  # it begins with the first entry of its log
         self.last: Position | None = None
         self._db = sqlite3.connect(_NOWHERE, isolation_level=None, check_same_thread=False)
         create(self._db)
@@ -39,11 +40,6 @@ class TemporaryArchive:
 
     def __del__(self) -> None:
         self._db.close()
-
-    @property
-    def is_whole(self) -> bool:
-        """True if it begins with the first entry of its log."""
-        return self.first is None or self.first.seq == 1
 
     def add(self, entries: Iterable[Entry], last: Position | None) -> None:
         """Fold those of *entries*, in order, that come after its last one. *last*: the log was read up to it."""

@@ -87,7 +87,8 @@ end
 
 local again, ended = {kind = 'again', runs = {}, rows = {}}, {kind = 'end', runs = {}, rows = {}}
 local lost = {}  -- in a list, and by run
-local function decide(id, run, status, mark, members, word, words, text, packed)
+for i = ROWS, #ARGV, 9 do
+  local id, run, status, mark, members, word, words, text, packed = unpack(ARGV, i, i + 8)
   local one = not lost[run] and look(run, status, mark, members)
   if one and (word == 'end' or (one.retries_left or 0) >= 1) then
     one.packed, one.goes_on = packed, word == 'again'
@@ -99,10 +100,6 @@ local function decide(id, run, status, mark, members, word, words, text, packed)
     add_row(kind.rows, run, words, text)
     lost[#lost + 1], lost[run] = one, one
   end
-end
-
-for i = ROWS, #ARGV, 9 do
-  decide(unpack(ARGV, i, i + 8))
 end
 if #lost == 0 then
   return {'OK', now_ms, '-', '0', {}, {}, {}}

@@ -112,7 +112,7 @@ local function without_jitter(rule)
 end
 
 -- Read and decide. The values to write for row n are in olds[n], anchors[n], nominals[n], dues[n] and pauses[n].
-local put_version = new_version()
+local put_version = version() .. '-' .. t  -- see lib/version.lua; of the entry that is appended below
 local reply = {'OK', now_ms, version() .. '/' .. put_version}
 local written, used = {}, {}  -- used: the shapes of written rows
 local rows, row_count, olds, anchors, nominals, dues, endings, pauses, states = {}, 0, {}, {}, {}, {}, {}, {}, {}

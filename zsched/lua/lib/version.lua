@@ -1,7 +1,6 @@
 -- version: what a caller has read of a schedule. Each put, update, pause and resume makes a new one; a fire does not.
 --
 -- GIVES  version_of(id, at)
---        new_version()
 --        touch(id, at)
 --
 -- It is unique over all histories of a namespace. A recurring schedule's is the position of the entry that changed it:
@@ -23,11 +22,6 @@ function version_of(id, at)
     held = not job.err and (job[1] or job[2])
   end
   return type(held) == 'string' and held or '-'
-end
-
--- Return the version of recurring schedules that the next entry changes. Call it before append.
-function new_version()
-  return version() .. '-' .. t
 end
 
 -- Give a schedule a new version, by the entry that was appended last.
