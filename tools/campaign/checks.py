@@ -95,6 +95,10 @@ class Audit:
         Return True if *call* was answered by a Redis that had lost data and did not have it back. The answer "nothing
         to do" is then true for the contents of Redis, is in no log, and may be false for the restored data.
         """
+        return self.is_repaired(call.ended_us)
+
+    def is_repaired(self, *times_us: int) -> bool:
+        """Return True if Redis, at all of these times, had lost data and did not have it back."""
         windows = self.witnesses.windows
         ends = [
             (loss.at_us, window.until_us)
@@ -102,7 +106,7 @@ class Audit:
             for window in windows
             if window.from_us <= loss.at_us <= window.until_us
         ]
-        return any(from_us - _SLACK_US <= call.ended_us <= until_us for from_us, until_us in ends)
+        return any(all(from_us - _SLACK_US <= at_us <= until_us for at_us in times_us) for from_us, until_us in ends)
 
     def did_nothing(self, call: Call) -> bool:
         """Return True if *call* was answered during a repair and is in no history: the call found nothing to do."""

@@ -50,7 +50,7 @@ class Updating:
             if put.rule is not None:
                 put.rule.is_stored = put.rule.spec == found.trigger
             answer = self._putting.answered(put, uuid4().hex)
-            if not answer.is_changed:
+            if not is_changed(answer.word):
                 return self._putting.scheduled(put, answer)
         raise contended(id)
 
@@ -68,7 +68,7 @@ class Updating:
             found = self._found(id, if_version)
             self._demand_good(found, "let a client with its key run it now")
             answer = self._puts.enqueue(self._revised(found, {}), found.next_ms)
-            if not answer.is_changed:
+            if not is_changed(answer.word):
                 return answer
         raise contended(id)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
@@ -21,7 +20,8 @@ from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
 
-_ENCODED: Final = str.maketrans({"%": "%25", " ": "%20", ",": "%2C", ":": "%3A"})  # signs between words, in a note
+_CODES: Final = {"%": "%25", " ": "%20", ",": "%2C", ":": "%3A"}  # of signs between words, in a note
+_ENCODED: Final = str.maketrans(_CODES)
 _MOST_EXCLUDED: Final = 20  # excluded times between two occurrences that are recorded one by one
 _MOST_WORDS: Final = 5  # reasons in one range
 _WAIT: Final = tuple(policy for policy in Overlap if policy.waits)
@@ -233,6 +233,12 @@ def passed_in(words: str) -> tuple[Passed, ...]:
         return ()
     parts = (one.split(":") for one in words.split(","))
     return tuple(
-        Passed(why, int(first), int(last), int(count), unquote("".join(note)))
+        Passed(why, int(first), int(last), int(count), _decoded("".join(note)))
         for why, first, last, count, *note in parts
     )
+
+
+def _decoded(note: str) -> str:
+    for sign, code in reversed(_CODES.items()):
+        note = note.replace(code, sign)
+    return note
