@@ -31,8 +31,7 @@ from zsched.core.triggers.zones import instant_ms, local_time, shown_zone
 from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.history_reader import HistoryReader
-from zsched.storage.refusals import NO_VERSION, contended, demand
-from zsched.storage.scripts import is_changed
+from zsched.storage.refusals import NO_VERSION, contended, demand, is_changed
 from zsched.storage.store import BACKFILLED_AT_ONCE, Store
 
 _REPLANS: Final = 5  # changes of the schedule in a row, before the call gives up

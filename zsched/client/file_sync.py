@@ -28,7 +28,7 @@ from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import GIVE_A_RULE, check, with_calendars
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
-from zsched.storage.scripts import is_changed
+from zsched.storage.refusals import is_changed
 
 
 class FileSync:

@@ -27,8 +27,7 @@ from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, RedisUnavailabl
 from zsched.storage.puts import Answer, Put, PutScripts
 from zsched.storage.reader import Reader
 from zsched.storage.records import rq_fields
-from zsched.storage.refusals import NO_VERSION, contended
-from zsched.storage.scripts import is_changed
+from zsched.storage.refusals import NO_VERSION, contended, is_changed
 from zsched.storage.signing import BadSignature, called
 from zsched.storage.unpickling import NotPlain
 
@@ -50,7 +49,7 @@ class Updating:
             if put.rule is not None:
                 put.rule.is_stored = put.rule.spec == found.trigger
             answer = self._putting.answered(put, uuid4().hex)
-            if not is_changed(answer.word):
+            if not answer.is_changed:
                 return self._putting.scheduled(put, answer)
         raise contended(id)
 
@@ -68,7 +67,7 @@ class Updating:
             found = self._found(id, if_version)
             self._demand_good(found, "let a client with its key run it now")
             answer = self._puts.enqueue(self._revised(found, {}), found.next_ms)
-            if not is_changed(answer.word):
+            if not answer.is_changed:
                 return answer
         raise contended(id)
 

@@ -5,9 +5,14 @@ from typing import Any, Final
 from zsched import errors
 from zsched.core.clock import from_ms
 from zsched.storage.keys import Keys
-from zsched.storage.scripts import CHANGED, is_changed
 
+CHANGED: Final = "CHANGED"  # the word for another version than the caller's; a colon and the present one follow
 NO_VERSION: Final = "-"  # of a schedule whose version another program removed
+
+
+def is_changed(word: str) -> bool:
+    """Return True if *word* says that the schedule has another version than the caller's."""
+    return word.startswith(CHANGED)
 
 
 def refusal(

@@ -52,7 +52,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.meta import explained, garbled_among
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, NamedKey
 
-CHANGED = "CHANGED"  # the word for another version than the caller's; a colon and the present one follow
 KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|USES|GIVES) +(.*(?:\n-- {8}.*)*)", re.MULTILINE)
@@ -189,11 +188,6 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
     if word == "GARBLED":
         raise garbled_among(keys, reply[1])
     return reply[1:] if word == "OK" else [word, *reply[1:]]
-
-
-def is_changed(word: str) -> bool:
-    """Return True if *word* says that the schedule has another version than the caller's."""
-    return word.startswith(CHANGED)
 
 
 def word_text(word: bytes | str) -> str:
