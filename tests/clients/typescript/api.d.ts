@@ -1152,9 +1152,9 @@ export interface components {
             end: string;
             dry_run: boolean;
             runs: {
-                run_id: unknown;
                 /** Format: date-time */
                 nominal_at: string | null;
+                run_id: unknown;
             }[];
             ran: number;
             pending: number;
