@@ -200,4 +200,4 @@ def test_a_constant_concerns_the_tests_that_execute_its_users() -> None:
     text = Path(SCRIPTS).read_bytes()
     [mutant] = (one for one in mutants(SCRIPTS, text, of_python.changes(text)) if one.line.startswith("_LOADS ="))
 
-    assert f"{SCRIPTS}|Scripts.reply|for _ in range(_LOADS):" in keys(mutant)
+    assert f"{SCRIPTS}|Scripts.call|for _ in range(_LOADS):" in keys(mutant)
