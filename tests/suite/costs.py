@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-HEAVY_S: Final = 1.0  # of CPU: from here on a test is for `make test-all` only
+HEAVY_S: Final = 0.5  # of CPU: from here on a test is for `make test-all` only
 NOTED_S: Final = 0.1  # from here on a test has a line in the file, and is not for `make check`
 UNSURE: Final = 1.5  # a busy machine measures that much more: a tier is wrong only beyond
 TIERS: Final = ("quick", "usual", "all")  # make check, make test, make test-all

@@ -17,7 +17,7 @@ def costs(tmp_path: Path) -> Costs:
     (tmp_path / "a.py").write_text("def test_heavy(): ...")
     (tmp_path / "tests").mkdir()
     file = tmp_path / "tests" / "costs.json"
-    file.write_text(json.dumps({"a.py::test_heavy": 2.0, "a.py::test_noted": 0.5}))
+    file.write_text(json.dumps({"a.py::test_heavy": 2.0, "a.py::test_noted": 0.4}))
     return Costs(file)
 
 
@@ -34,10 +34,10 @@ def test_tests_of_a_file_have_equal_parts_of_the_fixtures_that_they_share(costs:
 @pytest.mark.parametrize(
     ("nodeid", "cost_s", "says"),
     [
-        ("a.py::test_new", 1.6, "takes 1.6 CPU-s: too much for `make test`"),
-        ("a.py::test_heavy", 0.5, "takes 0.5 CPU-s: no longer heavy"),
-        ("a.py::test_noted", 1.4, None),  # a busy machine measures that much more
-        ("a.py::test_heavy", 0.9, None),
+        ("a.py::test_new", 0.8, "takes 0.8 CPU-s: too much for `make test`"),
+        ("a.py::test_heavy", 0.3, "takes 0.3 CPU-s: no longer heavy"),
+        ("a.py::test_noted", 0.7, None),  # a busy machine measures that much more
+        ("a.py::test_heavy", 0.4, None),
     ],
 )
 def test_a_test_in_the_wrong_tier_is_named(costs: Costs, nodeid: str, cost_s: float, says: str | None) -> None:

@@ -135,7 +135,7 @@ def test_a_tier_leaves_out_what_costs_more_and_says_so_last(folder: Path, tier: 
     )
     (folder / "tests").mkdir()
     (folder / "tests" / "costs.json").write_text(
-        json.dumps({"test_it.py::test_n[3]": 1.2, "test_it.py::test_n[4]": 0.9})
+        json.dumps({"test_it.py::test_n[3]": 0.6, "test_it.py::test_n[4]": 0.4})
     )
 
     done = run(folder, "--forks", "2", "--tier", tier)

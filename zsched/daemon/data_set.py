@@ -5,11 +5,11 @@ The data set of a leader, as archives report it: its name, and the end of doubt 
 
 ::
 
-    acquire ──► it has a name ──────────────────────────────────────────────────────────────────────────► fire
-       └──────► it has none ──► wait for a lease ──► an archive restored, and gave its name ──────────────► fire
-                                       ├───────────► archives report names ──► give that of the furthest ──► fire
-                                       ├───────────► it led a data set before ──► give that name ──────────► fire
-                                       └───────────► otherwise ──► give it a new one ──────────────────────► fire
+    acquire ──► it has a name ─────────────────────────────────────────────────────────────────────────► fire
+       └──────► it has none ─┬─► an archive restores, and gives its name ──────────────────────────────► fire
+                             └─► a lease passes ─┬─► archives report names ──► give that of the furthest ► fire
+                                                 ├─► it led a data set before ──► give that name ──────► fire
+                                                 └─► otherwise ──► give it a new one ──────────────────► fire
 
 A flushed Redis has no name, and an archive may know it. If the leader made up a name, that archive would be refused as
 another data set's. So the leader waits for the reports of the archives that are there, for a lease; after a loss
@@ -84,22 +84,23 @@ class Namer:
         if not self._continues(term):
             self._until_ms = term.trusted_until_ms  # the end of the acquired lease: not later than the end of its hold
         self._term = term
-        left_ms = self._until_ms - self._clock.monotonic_ms()
-        if left_ms > 0:
-            return left_ms
-        now_ms = server_now_ms(self._wire, self._keys)
-        reports = [one for one in self._archivers.reports() if one.is_present(now_ms)]
-        has_own = any(one.daemon == self._daemon for one in reports)
-        if not has_own and left_ms + AWAITED_MS > 0:  # its archivist could not look before Redis was there
-            return left_ms + AWAITED_MS
-        named = [one for one in reports if one.names is not None]
-        furthest = max(named, key=lambda one: one.position.t_us if one.position else -1, default=None)
-        known = self._last_names if furthest is None else furthest.names
-        is_new = has_own and known is None and self._have_nothing_else(reports)
-        reply = self._scripts.call("name", gen=known or uuid.uuid4().hex, is_new=int(is_new), **term.fence)
-        names = text(reply[0])  # a name that Redis has stays
-        self.remember(names)
-        log.info("data_set_named", name=names, is_new=is_new)
+        names, is_new = self._wire.execute("HGET", self._keys.meta(), "gen"), False
+        if names is None:
+            if (left_ms := self._until_ms - self._clock.monotonic_ms()) > 0:
+                return left_ms
+            now_ms = server_now_ms(self._wire, self._keys)
+            reports = [one for one in self._archivers.reports() if one.is_present(now_ms)]
+            has_own = any(one.daemon == self._daemon for one in reports)
+            if not has_own and left_ms + AWAITED_MS > 0:  # its archivist could not look before Redis was there
+                return left_ms + AWAITED_MS
+            named = (one for one in reports if one.names is not None)
+            furthest = max(named, key=lambda one: one.position.t_us if one.position else -1, default=None)
+            known = self._last_names if furthest is None else furthest.names
+            is_new = has_own and known is None and self._have_nothing_else(reports)
+            # A name that Redis has stays.
+            names = self._scripts.call("name", gen=known or uuid.uuid4().hex, is_new=int(is_new), **term.fence)[0]
+        self.remember(text(names))
+        log.info("data_set_named", name=text(names), is_new=is_new)
         return None
 
     def _continues(self, term: Term) -> bool:

@@ -102,8 +102,8 @@ class Probe:
 
     @cached_property
     def reader(self) -> Reader:
-        """The reader of the namespace."""
-        return Reader.by_settings(self.settings, self.link)
+        """The reader of the namespace, which waits a moment only for a slot that is being moved."""
+        return Reader.by_settings(self.settings, Link(self.link.pool, self.link.where, timeout_s=0.25))
 
     @cached_property
     def recent(self) -> RecentActivity:

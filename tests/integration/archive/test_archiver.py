@@ -56,7 +56,7 @@ def test_an_archive_that_keeps_failing_after_a_loss_does_not_stop_firing(
     def bad_sector(merge: Merge) -> Iterator[int]:
         raise ArchiveFailed("disk I/O error")
 
-    with DaemonThread(redis_url) as daemon:
+    with DaemonThread(redis_url, lease_ms=5000) as daemon:  # the data set gets a name after a lease
         client.schedule("app.tasks.run", id="a", after=3600)
         eventually(lambda: following(archivers))
         client.schedule("app.tasks.run", id="b", after=3600, durable=True)
