@@ -42,7 +42,7 @@ def contest(arena: Arena, ground: Ground, result: Result, contestants: Sequence[
             except Absent as absent:
                 result.notes.append(str(absent))
                 left.remove(one)
-            except (Broken, ZschedError, redis.RedisError) as error:
+            except (Broken, ZschedError, redis.RedisError, EOFError) as error:
                 result.broken.append(f"{one.who}, {one.size}: {error}")
                 left.remove(one)
             else:

@@ -74,37 +74,37 @@ class Caller:
 
     async def call(self, method: str, path: str, body: bytes) -> bytes:
         """Return the body of the answer. Raises Broken: it is no success."""
-        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n"
-        self._writer.write(head.encode() + body)
-        answer = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        content = await self._reader.readexactly(length)
-        if answer[9:11] != b"20":
-            raise Broken(f"{method} {path}: {answer[9:12].decode()} {content[:200].decode()}")
-        return content
+        head = await self._begin(method, path, body, "application/json")
+        return await self._reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
 
     async def count_lines(self, method: str, path: str, body: bytes, word: bytes) -> int:
-        """Send *body* while the answer is read, and count *word* in the answer, which comes in chunks."""
-        self._writer.write(f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n".encode())
-        self._writer.write(body)
-        await self._reader.readuntil(b"\r\n\r\n")
+        """Send the lines in *body* while the answer is read, and count *word* in it. Raises Broken as ``call``."""
+        await self._begin(method, path, body, "application/x-ndjson")
         found = 0
         while (size := int(await self._reader.readuntil(b"\r\n"), 16)) > 0:
             found += (await self._reader.readexactly(size + 2)).count(word)
         return found
 
     async def open_stream(self, path: str) -> asyncio.StreamReader:
-        """Ask for a stream, and return its reader, behind the head."""
-        self._writer.write(f"GET {path} HTTP/1.1\r\n{self._headers}\r\n".encode())
-        await self._reader.readuntil(b"\r\n\r\n")
+        """Ask for a stream, and return its reader, behind the head. Raises Broken as ``call``."""
+        await self._begin("GET", path)
         return self._reader
+
+    async def _begin(self, method: str, path: str, body: bytes = b"", form: str = "text/plain") -> bytes:
+        """Send a request with *body*, and return the head of its answer. Raises Broken: it is no success."""
+        about = f"{self._headers}Content-Type: {form}\r\nContent-Length: {len(body)}"
+        self._writer.write(f"{method} {path} HTTP/1.1\r\n{about}\r\n\r\n".encode() + body)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        if head[9:11] != b"20":
+            raise Broken(f"{method} {path}: {head[9:12].decode()} {(await self._reader.read(200)).decode()}")
+        return head
 
 
 @asynccontextmanager
 async def callers(url: str, count: int, secret: str = "") -> AsyncIterator[list[Caller]]:
     """Return *count* connections to *url*."""
     place = urlsplit(url)
-    headers = f"Host: {place.netloc}\r\nAuthorization: Bearer {secret}\r\nContent-Type: application/json\r\n"
+    headers = f"Host: {place.netloc}\r\nAuthorization: Bearer {secret}\r\n"
     pairs = [await asyncio.open_connection(place.hostname, place.port) for _ in range(count)]
     try:
         yield [Caller(*pair, headers) for pair in pairs]

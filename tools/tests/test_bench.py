@@ -249,6 +249,13 @@ def test_a_quick_run_of_the_start_and_listing_rows_names_figures_and_goals() -> 
     assert [5, 2] == [len(row["goals"]) for row in (startup, listing)]
 
 
+def test_a_quick_run_of_the_http_rows_names_figures() -> None:
+    single, batch = rows("http", "http-batch")
+
+    assert ["PUT /schedules/{id}", "an empty route"] == [series["who"] for series in single["series"]]
+    assert ["POST /schedules:batch", "schedule_many"] == [series["who"] for series in batch["series"]]
+
+
 def rows(*names: str) -> list[dict[str, Any]]:
     """Run rows of the benchmark; return their reports."""
     found: list[dict[str, Any]] = json.loads(
