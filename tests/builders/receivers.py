@@ -105,7 +105,7 @@ def mail_server(host: str = "127.0.0.1") -> Iterator[tuple[str, list[Mail]]]:
 
     server = run(loop.create_server(lambda: SMTP(Kept()), host, 0))
     yield f"smtp://{host}:{server.sockets[0].getsockname()[1]}", mails
-    server.close()
+    loop.call_soon_threadsafe(server.close)  # in its own thread: it looks at the connections
     run(server.wait_closed())
     loop.call_soon_threadsafe(loop.stop)
     thread.join()

@@ -181,7 +181,7 @@ def test_a_deadline_that_passes_without_a_daemon_is_logged_by_the_next_one(
 def test_a_deadline_is_logged_once_although_redis_is_flushed_in_between(
     daemon: DaemonThread, client: Client, missed: Missed, redis_client: redis.Redis, done_by: int
 ) -> None:
-    put(client, "succeed", done_by=done_by)
+    put(client, "succeed", done_by=done_by, durable=True)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     redis_client.flushall()
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
