@@ -248,6 +248,20 @@ def test_a_leader_waits_longer_for_its_own_archive(link: Link, redis_client: red
         assert "own" == naming.name
 
 
+def test_the_name_from_a_restore_ends_the_wait_and_is_remembered(
+    naming: NamingLeader, redis_client: redis.Redis
+) -> None:
+    assert not naming.step()
+    redis_client.hset(NAMING_KEYS.meta(), "gen", "restored")
+    assert naming.step()
+
+    redis_client.flushall()
+    naming.reconnect()
+    assert not naming.step()
+    assert naming.step(after_ms=2 * LEASE_MS)
+    assert "restored" == naming.name
+
+
 @pytest.mark.parametrize("names", ["", "  ", 5, None, ["a"]])
 def test_a_report_with_an_unreadable_name_is_ignored(naming: NamingLeader, names: Any) -> None:
     naming.report("known", OLDER)

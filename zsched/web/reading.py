@@ -65,7 +65,7 @@ async def read_lines(request: Request) -> AsyncIterator[list[bytes]]:
 
 async def read_rows(request: Request) -> Any:
     """Return the JSON array or object of *request*, which must come within [web] timeout_s. Raises Problem."""
-    return parsed(await _whole(request, BODY_BYTES, "send lines as application/x-ndjson: any number"), (dict, list))
+    return parsed(await _whole(request, BODY_BYTES, f"send at most {BODY_BYTES:,} bytes, or NDJSON"), (dict, list))
 
 
 def parsed(text: bytes, kinds: tuple[type, ...] = (dict,)) -> Any:

@@ -74,6 +74,14 @@ def test_a_bad_row_is_refused_by_itself(http: httpx.Client, row: bytes, error: d
     assert results[1]["error"]["remedy"]
 
 
+def test_an_array_that_is_too_large_is_refused_with_the_form_that_has_no_limit(http: httpx.Client) -> None:
+    rows = [{"func": "app.tick", "every": 60, "description": "x" * 1000}] * 1100
+
+    answer = http.post("/schedules:batch", json=rows)
+
+    assert (413, True) == (answer.status_code, answer.json()["remedy"].endswith("or NDJSON"))
+
+
 def test_an_empty_batch_has_an_empty_answer(http: httpx.Client) -> None:
     assert [] == post(http, b"")
     assert [] == post(http, b"\n \n\n")
