@@ -18,7 +18,7 @@ def restore(ns: Namespace, *rows: Record, **over: Any) -> list[Any]:
     places: list[str] = []
     for portion in portions(sorted(rows, key=lambda row: not row.is_schedule)) if rows else [Portion()]:
         arguments = seen(ns) | {"hold_for_ms": LEASE_MS, "reason": "lost", "if_absent": 0, **WHOSE} | over
-        reply = ns.call(script_of(portion) if rows else "restore", portion.texts, **arguments)
+        reply = ns.call(script_of(portion.rows) if rows else "restore", portion.texts, **arguments)
         if len(reply) < 4:  # a word why not
             return reply
         places += [row.place for row in placed(portion.rows, reply[-1].encode())]

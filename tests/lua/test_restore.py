@@ -193,6 +193,12 @@ def test_a_portion_of_rows_fits_into_one_script_call(led: Namespace) -> None:
     assert max(len(portion.rows) for portion in taken) <= ROWS
 
 
+def test_a_portion_has_half_as_many_rules_as_one_shots() -> None:
+    kinds = [one_shot(id=f"id-{number}") for number in range(ROWS)], [rule(id=f"r-{one}") for one in range(ROWS)]
+
+    assert [[ROWS], [ROWS // 2] * 2] == [[len(portion.rows) for portion in portions(rows)] for rows in kinds]
+
+
 def test_a_row_larger_than_a_portion_is_sent_alone() -> None:
     large = one_shot(id="large", job=[b"x"] * 6002)
 

@@ -42,7 +42,7 @@ from zsched.archive import Recall
 from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.puts import RestoreEntry
 from zsched.core.pages import pages_of
-from zsched.core.record import Key, Portion, Record
+from zsched.core.record import Key, Record
 from zsched.core.recovery.audit import misplaced
 from zsched.core.recovery.difference import Branch, Recalled
 from zsched.core.runs.run import Run
@@ -53,9 +53,9 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.named_texts import NamedTextStore
 from zsched.storage.records import Scanner
-from zsched.storage.restoring import Restoring, portions
+from zsched.storage.restoring import Packed, Restoring, portions
 
-PAGE: Final = 200  # schedules compared at a time
+PAGE: Final = 400  # schedules compared at a time
 
 
 class OtherRestores(Exception):
@@ -88,7 +88,7 @@ class Merge:
         what = ("audit", 0) if is_whole else ("lost", hold_for_ms)
         self._restoring = Restoring(wire, keys, recall.archive, *what, gens, by)
         self._left: Iterator[list[Recalled]] = iter(())  # pages of this run
-        self._next: tuple[list[Recalled], list[Portion]] | None = None  # the next of them, read while Redis works
+        self._next: tuple[list[Recalled], list[Packed]] | None = None  # the next of them, read while Redis works
         self.archive = recall.archive  # its id
         self.reconciler = Reconciler(self._log, self._scanner, self._restoring, self, None, meanwhile=self._fetch)
         self.branch = Branch()

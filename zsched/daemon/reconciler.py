@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from zsched.core.entry import Entry, Position
-from zsched.core.record import Portion, Record
+from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled, lacking, over_row
 from zsched.storage.connection import Wire
 from zsched.storage.jobs import Jobs
@@ -34,7 +34,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import doubted_until_ms
 from zsched.storage.records import Scanner
-from zsched.storage.restoring import ROWS, NotAbsent, Restoring, portions
+from zsched.storage.restoring import ROWS, NotAbsent, Packed, Restoring
 
 _READ: Final = 100  # log entries in one read, at most
 _READ_BYTES: Final = 4 << 20  # about
@@ -82,7 +82,7 @@ class Reconciler:
         self.seen = seen
         self.touched: set[str] = set()
 
-    def guess(self, page: Sequence[Recalled]) -> list[Portion]:
+    def guess(self, page: Sequence[Recalled]) -> list[Packed]:
         """
         Judge *page* without asking Redis, which may be at work: return what to restore if Redis has nothing of it. []
         if it has to be compared: Redis had something of the last page, the page has runs, or a schedule without a row
@@ -93,9 +93,9 @@ class Reconciler:
         ids = {recalled.id for recalled in page}
         self.touched -= ids
         rows = self._policy.judge(page, {})
-        return list(portions(rows)) if ids == {row.id for row in rows} else []
+        return list(self._restoring.packed(rows)) if ids == {row.id for row in rows} else []
 
-    def reconcile(self, page: Sequence[Recalled], guess: Sequence[Portion] = ()) -> Iterator[None]:
+    def reconcile(self, page: Sequence[Recalled], guess: Sequence[Packed] = ()) -> Iterator[None]:
         """
         Restore the missing data of *page*, by *guess* if it proves right. Schedules touched meanwhile are compared
         again. Yield when it takes long.
@@ -123,7 +123,7 @@ class Reconciler:
         self.touched.difference_update(recalled.id for recalled in page)
         return self._policy.judge(page, held)
 
-    def put_back(self, rows: list[Record], guessed: Sequence[Portion] = ()) -> Iterator[None]:
+    def put_back(self, rows: list[Record], guessed: Sequence[Packed] = ()) -> Iterator[None]:
         """
         Restore *rows*, except those of schedules touched meanwhile, which are added to ``touched``. If the log grows
         quickly, the portions become small, so that less time passes between read and write. *guessed*: the portions of
@@ -134,7 +134,7 @@ class Reconciler:
             if len(left) < len(rows) or (ready and len(ready[0].rows) > self._size):
                 ready.clear()
             rows = left
-            portion = ready.popleft() if ready else next(portions(rows[: self._size]))
+            portion = ready.popleft() if ready else next(self._restoring.packed(rows[: self._size]))
             try:
                 written = self._restoring.restore(portion, self.seen, self._meanwhile, if_absent=is_guess)
             except NotAbsent:

@@ -61,9 +61,9 @@ local entry = log_restore()
 local function write(begun, key, first, after)
   begun.size = begun.size or #begun
   begun[2] = key
-  local to = begun.size + 1 - first
+  local argv, to = ARGV, begun.size + 1 - first
   for i = first, after - 1 do
-    begun[to + i] = ARGV[i]
+    begun[to + i] = argv[i]
   end
   if to + after > 3 then
     redis.call(unpack(begun, 1, to + after - 1))

@@ -132,7 +132,7 @@ class Scripts:
         """
         Run script *name* and return its reply without the leading OK, or with its word. *execute*: returns the reply to
         the command, instead of the channel. If the server does not know the script, it is loaded, and the command is
-        sent again by the channel: other clients may flush the scripts at any time.
+        sent again: other clients may flush the scripts at any time.
 
         Raises:
             Stale: the lease is not this term's.
@@ -148,7 +148,6 @@ class Scripts:
                 reply = execute(*command)
             except NoScriptError:
                 self.ensure(name)
-                execute = self._channel.execute
             except RedisRefused as error:
                 raise explained(self._channel, self._keys, error) from error.__cause__
             else:

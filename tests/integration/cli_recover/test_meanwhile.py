@@ -29,7 +29,7 @@ from zsched.daemon.merge import Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
-from zsched.storage.restoring import Restoring, portions
+from zsched.storage.restoring import Restoring
 
 pytestmark = pytest.mark.once
 
@@ -134,7 +134,7 @@ def test_recover_waits_while_another_restores(scene: Scene, zsched: Recover, mon
         asked.append(1)
         if len(asked) == 1:
             rows = [row for page in merge.rows() for row in page if row.id == "once"]
-            assert other.restore(next(portions(rows)), merge.reconciler.seen, lambda: None)
+            assert other.restore(next(other.packed(rows)), merge.reconciler.seen, lambda: None)
         yield from run(merge)
 
     monkeypatch.setattr(Merge, "run", interrupted)
@@ -190,7 +190,7 @@ def test_a_dry_run_compares_again_after_a_change(
 def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
     scene: Scene, zsched: Recover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.client.schedule_many({"func": "app.task", "id": f"s{n:03}", "after": HOUR_S} for n in range(450))
+    scene.client.schedule_many({"func": "app.task", "id": f"s{n:03}", "after": HOUR_S} for n in range(650))
     scene.follower.step()
     scene.redis.flushall()
     run = Merge.run
@@ -204,16 +204,16 @@ def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
     result = zsched()
 
     assert (INTERRUPTED, "") == (result.exit_code, result.stdout)
-    said = "zsched: stopped; 200 are restored so far; run it again to continue"
+    said = "zsched: stopped; 400 are restored so far; run it again to continue"
     assert said in result.stderr
-    assert 200 == len(listed(scene.client))
+    assert 400 == len(listed(scene.client))
     assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
 
     monkeypatch.setattr(Merge, "run", run)
-    assert {"put_back": 250, "left_as_is": 200} == {
+    assert {"put_back": 250, "left_as_is": 400} == {
         name: number for name, number in zsched.json()["counts"].items() if number
     }
-    assert 450 == len(listed(scene.client))
+    assert 650 == len(listed(scene.client))
 
 
 def test_recover_that_loses_redis_says_how_far(scene: Scene, zsched: Recover, monkeypatch: pytest.MonkeyPatch) -> None:

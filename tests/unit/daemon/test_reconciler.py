@@ -13,7 +13,7 @@ from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled
 from zsched.daemon.reconciler import HistoryChanged, Reconciler, lacking_rows
 from zsched.storage.keys import Keys
-from zsched.storage.restoring import ROWS, NotAbsent, Portion, Written
+from zsched.storage.restoring import ROWS, NotAbsent, Packed, Written, portions
 
 
 def put(seq: int, id: str = "x", t_us: int = 100) -> Entry:
@@ -42,8 +42,11 @@ class Redis:
     def schedules(self, ids: Iterable[str]) -> Iterator[tuple[Position | None, list[Record]]]:
         yield self.read_at or self.end, [one_shot(id=id) for id in ids if id in self.held]
 
+    def packed(self, rows: Iterable[Record]) -> Iterator[Packed]:
+        return (Packed(portion.rows, 0, b"") for portion in portions(rows))
+
     def restore(
-        self, portion: Portion, seen: Position | None, meanwhile: Callable[[], None], *, if_absent: bool = False
+        self, portion: Packed, seen: Position | None, meanwhile: Callable[[], None], *, if_absent: bool = False
     ) -> Written | None:
         rows = portion.rows
         meanwhile()
@@ -155,7 +158,7 @@ def test_portions_shrink_while_the_log_grows_quickly_and_grow_again(redis: Redis
 
     list(reconciler(redis, policy).put_back([one_shot(id=id) for id in ids]))
 
-    assert [ROWS, ROWS // 4, 12, 24, 48] == redis.sizes[:5]
+    assert [ROWS, ROWS // 4, 25, 50, 100] == redis.sizes[:5]
     assert ROWS in redis.sizes[5:]
     assert ids == policy.put_back
 
@@ -227,7 +230,7 @@ def test_schedules_changed_after_a_guess_are_compared(redis: Redis, policy: All)
 
 def test_schedules_changed_during_the_restore_before_their_page_are_compared(redis: Redis, policy: All) -> None:
     comparison = guessing(redis, policy)
-    guesses: list[list[Portion]] = []
+    guesses: list[list[Packed]] = []
     comparison._meanwhile = lambda: guesses or guesses.append(comparison.guess(page("b", "c")))
     redis.come = [[put(2, "c")]]
 

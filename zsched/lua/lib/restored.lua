@@ -37,19 +37,19 @@ local function kind_in(words, shapes)
 end
 
 function rows_given()
-  local rows, kinds, at = {}, {}, ROWS + 2
+  local argv, rows, kinds, at = ARGV, {}, {}, ROWS + 2  -- a global name takes a search each time
   local shapes = {['0'] = {lane = '-', first_own = 1, after_own = 1, first = 1, after = 1}}
   for n = 1, tonumber(ARGV[ROWS + 1]) do
     shapes[string.format('%d', n)], at = shape_at(at)
   end
-  local count = tonumber(ARGV[at + 1])
+  local match, count = string.match, tonumber(argv[at + 1])
   at = at + 2
   for n = 1, count do
-    local due_ms, words = string.match(ARGV[at + 1], '^(%S+) (.*)$')
+    local due_ms, words = match(argv[at + 1], '^(%S+) (.*)$')
     local kind = kinds[words] or kind_in(words, shapes)
     kinds[words] = kind
     local run, first_own = kind.rest_of_run and due_ms .. kind.rest_of_run or kind.run, at + 2 + kind.job_size
-    rows[n] = {id = ARGV[at], due_ms = due_ms, run = run, place = kind.place, kind = kind, first = at + 2,
+    rows[n] = {id = argv[at], due_ms = due_ms, run = run, place = kind.place, kind = kind, first = at + 2,
       first_own = first_own}
     at = first_own + kind.own_size
   end
