@@ -19,7 +19,7 @@
 -- A schedule is left alone (changed) if its progress differs from the plan's: whatever moves a schedule writes it. An
 -- exhausted schedule is marked ended. A schedule is also left alone if its queue's key is of a wrong type. Then fire
 -- looks at the queue before it returns a recurring schedule (lib/capacity.lua).
-clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
+patience_ms = tonumber(patience_ms)
 -- include lib/hold.lua
 -- include lib/lanes.lua
 -- include lib/launch.lua

@@ -38,7 +38,7 @@ local next_ms, looked = '', 0
 local others, broken, odd = {}, {}, {}
 local moved, NOTHING = {}, {}  -- jobs to push, with further texts of their hashes and a time to live
 local taken = {}  -- by the job's key: the queue of its registry
-local served, ours = {}, {}  -- queues, each with its keys and the changes to its registry; locks to give up
+local served = {}  -- queues, each with its keys and the changes to its registry
 
 -- True as RQ reads a flag: bool(int(…)).
 local function is_set(flag)
@@ -147,7 +147,9 @@ for i = ROWS, #ARGV do
     or not is_a(registry_key, 'zset') and registry_key
   local holder = wrong ~= lock_key and redis.call('GET', lock_key)
   if lock_s == 0 then
-    add(ours, holder == owner and lock_key or nil)
+    if holder == owner then
+      redis.call('DEL', lock_key)
+    end
   elseif wrong then
     add(broken, queue, wrong)
   elseif holder and holder ~= owner then
@@ -158,12 +160,6 @@ for i = ROWS, #ARGV do
 end
 
 -- Everything was read: nothing below fails halfway.
-for _, lock_key in ipairs(ours) do
-  redis.call('DEL', lock_key)
-end
-for _, one in ipairs(served) do
-  redis.call('SET', one.lock_key, owner, 'EX', lock_s)
-end
 for _, one in ipairs(moved) do
   queue_run(one.id, one.queue, one.at_front, one.rate_limit, unpack(one.fields))
   if one.ttl then  -- RQ's ttl begins anew in the queue
@@ -174,6 +170,7 @@ for _, one in ipairs(moved) do
 end
 push_all()
 for _, one in ipairs(served) do
+  redis.call('SET', one.lock_key, owner, 'EX', lock_s)
   if #one.gone > 0 then
     redis.call('ZREM', one.registry_key, unpack(one.gone))
   end

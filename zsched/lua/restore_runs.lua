@@ -79,12 +79,6 @@ local function end_as_known(one)
   end
 end
 
--- Return whether the run waits for its time, with its job. A dry run cannot tell: the schedule may be replaced before.
-local function waits(row)
-  local at = find({row.id})[1]
-  return at and not at.recurring and run_key(row.id, at.due_ms) == row.key and is_a(row.key, 'hash')
-end
-
 -- Read what the push of an open run needs; return whether it can be pushed.
 local function may_push(row)
   local shape = row.kind.shape
@@ -96,7 +90,9 @@ local function may_push(row)
   row.at_front = string.find((job.zs or '') .. (own.flags or ''), 'f', 1, true)
   row.waits = string.find(job.zs or '', 'q', 1, true) and is_a(waiting_prefix .. row.id, 'list')
   row.rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
-  return row.rate_limit ~= false and queue_accepts(row.queue) and (reason == 'dry' or not waits(row))
+  local at = reason ~= 'dry' and find({row.id})[1]  -- a dry run cannot tell: the schedule may be replaced before
+  local is_waiting = at and not at.recurring and run_key(row.id, at.due_ms) == row.key and is_a(row.key, 'hash')
+  return row.rate_limit ~= false and queue_accepts(row.queue) and not is_waiting
 end
 
 local function push_again(row)

@@ -83,9 +83,8 @@ local function decide(id, run, nominal_ms, signature, given)
     return 'LATER', '-'
   end
   local texts = redis.pcall('HGETALL', RQ_JOB .. run)
-  if texts.err and not string.find(texts.err, 'WRONGTYPE', 1, true) then
-    redis.call('HGET', RQ_JOB .. run, 'status')  -- for example no permission to read: this ends the script
-  elseif texts.err then
+  if texts.err then
+    read_hash(RQ_JOB .. run, 'status')  -- ends the script, if it is another error than WRONGTYPE
     return 'BROKEN', '-'
   end
   local job = by_name(texts)

@@ -80,11 +80,7 @@ end
 
 function POLICIES.queue.join(one)
   local key, left = waiting_prefix .. one.id, one.left or {}
-  if one.waits then
-    follow(one.id, 'queue', one.before)
-  else
-    follow(one.id, 'queue', {}, one.run)
-  end
+  follow(one.id, 'queue', one.waits and one.before or {}, not one.waits and one.run or nil)
   if one.left then
     redis.call('DEL', key)
   end
