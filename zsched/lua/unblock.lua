@@ -55,8 +55,8 @@ local function cancel(jobs)
 end
 
 -- By policy: need(need, runs) reads, and completes *need*, which has the schedule's id, the mode, and `open`, the open
--- ones of the pushed *runs*. It may set run, to be launched, and why; and goes_on: look again soon. mend(need) makes the
--- changes. It returns the pushed runs that stay, and whether the chain stays without any.
+-- ones of the pushed *runs*. It may set run, to be launched, and why; and goes_on: look again soon. mend(need) makes
+-- the changes. It returns the pushed runs that stay, and whether the chain stays without any.
 local POLICIES = {queue = {}, cancel_previous = {}}
 
 local function why_over(run)

@@ -2,8 +2,8 @@
 --
 -- USES   now_ms
 -- GIVES  launch(run, queue, job)  *job* may have: `key`, the key of the job; `template`, the key of the hash to copy
---          for it, or `fields`, the texts of the hash, if the run has no job, or one that may be replaced; rate_limit, as
---          limit_of returns it; at_front; deadline_ms; is_uncertain; and `waits`: then it is not pushed, and
+--          for it, or `fields`, the texts of the hash, if the run has no job, or one that may be replaced; rate_limit,
+--          as limit_of returns it; at_front; deadline_ms; is_uncertain; and `waits`: then it is not pushed, and
 --          lib/overlap.lua puts it into its list
 -- include lib/deadline.lua
 -- include lib/slots.lua
