@@ -238,14 +238,12 @@ class _Channel:
 def test_keyword_arguments_are_sent_as_texts_in_the_order_of_the_header() -> None:
     channel = _Channel()
 
-    Scripts(channel, Keys("mail"), by="ann").call(
-        "pause", note="why", until_ms="", op="-", keep_op_ms=0, seen_version="", rows=["a"]
-    )
+    Scripts(channel, Keys("mail"), by="ann").call("pause", note="why", until_ms="", op="-", seen_version="", rows=["a"])
 
     prefix = "zsched:{mail}:"
     keys = [prefix + key for key in ("meta", "log", "due:high", "due:normal", "due:low", "paused", "quarantine")]
     keys += [prefix + key for key in ("recurring", "failing", "blocked", "resumes", "op:-")]
-    argv = [prefix + "schedule:", "-nmail", "ann", "0", "", "why", "", "a"]
+    argv = [prefix + "schedule:", "-nmail", "ann", "", "why", "", "a"]
     assert ("EVALSHA", load("pause").sha, "12", *keys, *argv) == channel.told[-1]
 
 

@@ -7,7 +7,6 @@
 --        if_exists       replace | keep (one in quarantine is replaced) | error
 --        enabled         1: not paused; 0: paused; '' as it is, and a new one not paused
 --        allow_past      1: a due time that has passed fires at once
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it (relative times)
 --        seen_version    put rows only if the schedule has this version; '' in any case
 --        field_size      number of field/value texts that all rows share
 --        ...             the shared texts, then per row: id, due, name, data. due: ms; +ms from TIME; or =ms, such a

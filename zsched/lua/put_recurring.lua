@@ -3,7 +3,6 @@
 -- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        shape_count     number of shapes; a shape is the part that rows share
 --        ...             per shape: lane, if_exists (replace | keep | error), enabled (1: not paused; 0: paused; '' as
 --                        it is, and a new one not paused), number of texts for the schedule's hash, number of texts

@@ -6,7 +6,6 @@
 --        retried_prefix  as in keys.py
 --        is_once         1: not a run that was retried in the last keep_retried_ms, or has succeeded
 --        keep_retried_ms
---        keep_op_ms      op holds the reply that long, and a call sent again gets it
 --        ...             per run: id of its schedule; run, each once; nominal_ms, the time in its id; a signature for
 --                        the new run instead of the old one's, or ''; number of texts; and field/value texts of its
 --                        job, used if RQ has forgotten it; none: not known

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
-from uuid import uuid4
 
 from zsched.core.model import After, At, Definition
 from zsched.core.occurrences.first_times import Bracket, PlannedRule
@@ -35,7 +34,7 @@ from zsched.storage.refusals import CHANGED
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder
 from zsched.storage.rqoptions import Pairs
-from zsched.storage.scripts import KEEP_OP_MS, BulkCall, Scripts, stream, word_text
+from zsched.storage.scripts import BulkCall, Scripts, stream, word_text
 
 if TYPE_CHECKING:
     from zsched.storage.signing import Signer
@@ -167,7 +166,6 @@ def one_shots_call(shape: Shape, if_version: str, rows: Iterable[str | bytes], o
         "allow_past": str(int(shape.allow_past)),
         "seen_version": if_version,
         "op": op or "-",
-        "keep_op_ms": str(KEEP_OP_MS if op else 0),
         "field_size": str(len(shape.job)),
     }
     return "put", [*shape.job, *rows], arguments
@@ -187,7 +185,7 @@ def recurring_call(rows: Iterable[tuple[Put, Bracket]], op: str | None) -> BulkC
             "" if bracket.anchor_ms is None else bracket.anchor_ms, bracket.next, bracket.jitter_ms,
             bracket.from_ms, bracket.until_ms,
         )  # fmt: skip
-    arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(shapes)}
+    arguments = {"op": op or "-", "shape_count": len(shapes)}
     return "put_recurring", [*(text for shape in shapes for text in shape), *texts], arguments
 
 
@@ -357,21 +355,13 @@ class PutScripts:
             pairs["zs_unique"] = str(definition.unique_ms)
         self._demand_signable(definition.id, flat(pairs), data)
         self.check_serializer()
-        op, reply = uuid4().hex, list[Any]()
+        own = {"id": definition.id, "if_exists": definition.if_exists.value, "at_front": int(definition.at_front)}
+        reply = list[Any]()
         for run_ms in islice(map(str, run_times), _RUN_TIMES):
             if signer is not None:
                 [pairs[SIGNATURE_FIELD]] = signer.one_shots(signer.shared(pairs), [definition.id], [run_ms], [data])
-            reply = self._scripts.call(
-                "enqueue",
-                id=definition.id,
-                if_exists=definition.if_exists.value,
-                op=op,
-                keep_op_ms=KEEP_OP_MS,
-                at_front=int(definition.at_front),
-                run_ms=run_ms,
-                seen_version=seen_version,
-                rows=flat(pairs),
-            )
+            rows = flat(pairs)
+            reply = self._scripts.call("enqueue", rows=rows, run_ms=run_ms, seen_version=seen_version, **own)
             if word_text(reply[0]) != "AGAIN":
                 break
         word, now_ms, entry, run_id = reply

@@ -1,8 +1,8 @@
 -- holds: decide whether a hash has what a put asks for. Another program may have changed it, and a put repairs that.
 --
 -- GIVES  holds(key, asked, count, others, data, name)  true if the hash at *key* has the *count* fields *asked*, by
---          name, and the *data* of a row, if given, with its signature *name* (`data`: none); and besides only fields of
---          *others*, each with a value that matches its pattern there
+--          name, and the *data* of a row, if given, with its signature *name* (`data`: none); and besides only fields
+--          of *others*, each with a value that matches its pattern there
 function holds(key, asked, count, others, data, name)
   local signature = data and name ~= 'data' and name
   local texts = redis.call('HGETALL', key)
