@@ -32,7 +32,7 @@ from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnecti
 
 from zsched.config.urls import Address, ClusterUrl, host_port
 from zsched.errors import ConfigError
-from zsched.storage.found import PATIENCE_S, FoundPool, Unfound, adopted_options, distrust_of, our_options
+from zsched.storage.found import FoundPool, Unfound, adopted_options, distrust_of, impatient, our_options
 from zsched.storage.keys import Keys
 from zsched.storage.remedies import ASKED_AGAIN, Endpoint
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
@@ -107,18 +107,14 @@ class ClusterPool(FoundPool):
             to_node["retry"] = retry
         return cls(discovery, connection_class=classes[is_tls], **to_node)
 
-    @classmethod
-    def adopt(cls, theirs: ClusterPool) -> ClusterPool:
-        """Return a pool that finds the owner as *theirs* does, and never sends a command twice."""
-        is_tls = issubclass(theirs.connection_class, redis.SSLConnection)
-        options = {name: value for name, value in adopted_options(theirs).items() if name not in _OWN}
-        return cls(theirs.discovery, connection_class=PLAIN[is_tls], **options)
-
-    def following(self) -> ClusterPool:
-        """Return a pool for a client of redis-py, which does not know slots."""
+    def like(self, classes: Classes = PLAIN) -> ClusterPool:
+        """
+        Return another pool that finds the owner as this one does, and never sends a command twice; FOLLOWING: for a
+        client of redis-py, which does not know slots.
+        """
         is_tls = issubclass(self.connection_class, redis.SSLConnection)
-        options = {name: value for name, value in self.connection_kwargs.items() if name not in _OWN}
-        return ClusterPool(self.discovery, connection_class=FOLLOWING[is_tls], **options)
+        options = {name: value for name, value in adopted_options(self).items() if name not in _OWN}
+        return ClusterPool(self.discovery, connection_class=classes[is_tls], **options)
 
     def redirected(self, connection: Any, moved: MovedError) -> bool:
         """Let the next connection go to the node that *moved* names. Return False for a key of another slot."""
@@ -137,8 +133,7 @@ class SlotOwner:
         self._nodes = self.seeds  # nodes to ask, in this order
         self._next: Address | None = None  # named by MOVED; connected to without a question
         self._is_tls, self._connection_class = is_tls, redis.SSLConnection if is_tls else redis.Connection
-        timeout_s = min(options.get("socket_timeout") or PATIENCE_S, PATIENCE_S)
-        self._options = {**options, "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        self._options = impatient(options)
         self._options.pop("max_connections", None)  # of the pool
 
     def discover_master(self, service_name: str) -> Address:

@@ -93,7 +93,7 @@ class Link:
 
     def client_pool(self) -> ConnectionPool:
         """Return the pool for a client of redis-py's: this link's, or one whose connections follow the slot."""
-        return self.pool.following() if isinstance(self.pool, cluster.ClusterPool) else self.pool
+        return self.pool.like(cluster.FOLLOWING) if isinstance(self.pool, cluster.ClusterPool) else self.pool
 
     def look_for_master(self) -> None:
         """Ask Sentinels or nodes for the master, if any, so that connections to a former one break. Raises nothing."""
@@ -219,9 +219,8 @@ class Link:
     @property
     def _server(self) -> remedies.Endpoint:
         """The server, as far as it was found."""
-        given, address = self.pool.connection_kwargs, None if self._found is None else self._found.master_address
-        found = given if address is None else {**given, "host": address[0], "port": address[1]}
-        return remedies.Endpoint(found, is_tls=issubclass(self.pool.connection_class, redis.SSLConnection))
+        address = None if self._found is None else self._found.master_address
+        return remedies.Endpoint.of_pool(self.pool, **dict(zip(("host", "port"), address or (), strict=False)))
 
 
 class Wire:
