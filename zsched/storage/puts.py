@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from zsched.core.entry import text
 from zsched.core.model import After, At, Definition
 from zsched.core.occurrences.first_times import Bracket, PlannedRule
 from zsched.core.options.checked import policy_text
@@ -34,7 +35,7 @@ from zsched.storage.refusals import CHANGED
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder
 from zsched.storage.rqoptions import Pairs
-from zsched.storage.scripts import BulkCall, Scripts, stream, word_text
+from zsched.storage.scripts import BulkCall, Scripts, stream
 
 if TYPE_CHECKING:
     from zsched.storage.signing import Signer
@@ -138,11 +139,11 @@ class Answer(NamedTuple):
         return self.word.startswith(CHANGED)
 
     @classmethod
-    def from_reply(cls, word: bytes | str, now_ms: bytes | int, detail: bytes | str, change: bytes | str) -> Answer:
+    def from_reply(cls, word: bytes, now_ms: bytes | int, detail: bytes, change: bytes) -> Answer:
         """Return the answer of a script; *change*: ``<next entry>/<version>``."""
-        place, version = _place(change, now_ms, word), word_text(change).partition("/")[2]
-        found = None if word_text(detail) == "-" else word_text(detail)
-        return cls(word_text(word), place.at_ms, found, place, version if place.is_written else None)
+        place, version = _place(change, now_ms, word), text(change).partition("/")[2]
+        found = None if text(detail) == "-" else text(detail)
+        return cls(text(word), place.at_ms, found, place, version if place.is_written else None)
 
 
 class Replies(NamedTuple):
@@ -186,7 +187,7 @@ def recurring_call(rows: Iterable[tuple[Put, Bracket]], op: str | None) -> BulkC
             bracket.from_ms, bracket.until_ms,
         )  # fmt: skip
     arguments = {"op": op or "-", "shape_count": len(shapes)}
-    return "put_recurring", [*(text for shape in shapes for text in shape), *texts], arguments
+    return "put_recurring", [*chain.from_iterable(shapes), *texts], arguments
 
 
 class PutScripts:
@@ -220,9 +221,9 @@ class PutScripts:
             raise InvalidSchedule("serializer", serializer, problem, remedy)
         self._is_serializer_agreed = held is not None
 
-    def _claim_serializer(self, *words: bytes | str) -> None:
+    def _claim_serializer(self, *words: bytes) -> None:
         """Record the serializer of the namespace, after the first put that wrote a schedule."""
-        if not self._is_serializer_agreed and any(word_text(word) in _WRITTEN for word in words):
+        if not self._is_serializer_agreed and any(text(word) in _WRITTEN for word in words):
             try:  # another client may be faster; the next check finds that out
                 claimed = self._link.execute("HSETNX", self.keys.meta(), "serializer", self.encoder.serializer)
             except RedisUnavailable as error:  # the put itself was answered
@@ -362,7 +363,7 @@ class PutScripts:
                 [pairs[SIGNATURE_FIELD]] = signer.one_shots(signer.shared(pairs), [definition.id], [run_ms], [data])
             rows = flat(pairs)
             reply = self._scripts.call("enqueue", rows=rows, run_ms=run_ms, seen_version=seen_version, **own)
-            if word_text(reply[0]) != "AGAIN":
+            if text(reply[0]) != "AGAIN":
                 break
         word, now_ms, entry, run_id = reply
         self._claim_serializer(word)
@@ -372,15 +373,15 @@ class PutScripts:
 def flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
     """Return field and value texts: those that fire reads, as Redis finds the first ones soonest, then by field."""
     fields = sorted(pairs, key=lambda field: (field not in _READ_BY_FIRE, field))
-    return tuple(text for field in fields for text in (field, pairs[field]))
+    return tuple(each for field in fields for each in (field, pairs[field]))
 
 
 def _separated(*texts: str | bytes) -> bytes:
     """Join texts by a separator that keeps different lists different."""
-    return b"".join(each for text in texts for each in (text if isinstance(text, bytes) else text.encode(), b"\0"))
+    return b"".join(each for one in texts for each in (one if isinstance(one, bytes) else one.encode(), b"\0"))
 
 
-def _place(change: bytes | str, now_ms: bytes | int, *words: bytes | str) -> LogPlace:
+def _place(change: bytes, now_ms: bytes | int, *words: bytes) -> LogPlace:
     """Return the place of a put in the log, from its ``<next entry>/<version>`` and its rows' words."""
-    is_written = any(word_text(word) in _WRITTEN for word in words)
-    return LogPlace(word_text(change).partition("/")[0], int(now_ms), is_written)
+    is_written = any(text(word) in _WRITTEN for word in words)
+    return LogPlace(text(change).partition("/")[0], int(now_ms), is_written)

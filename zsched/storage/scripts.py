@@ -191,11 +191,6 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
     return reply[1:] if word == "OK" else [word, *reply[1:]]
 
 
-def word_text(word: bytes | str) -> str:
-    """Return a word of a reply; its first may be decoded."""
-    return word.decode() if isinstance(word, bytes) else word
-
-
 def unknown_format(keys: Keys, theirs: int) -> errors.OtherFormat:
     """Return the error for a namespace with the format *theirs* of another zsched."""
     if theirs > FORMAT:

@@ -33,7 +33,7 @@ from zsched.storage.named_texts import NamedTextStore, read_calendars
 from zsched.storage.reader import Reader
 from zsched.storage.records import read_records
 from zsched.storage.refusals import NO_VERSION, contended, demand, refusal
-from zsched.storage.scripts import Scripts, word_text
+from zsched.storage.scripts import Scripts
 
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
@@ -123,9 +123,9 @@ class Store:
         "again" if it ran and has to run again; without any, one for now. Return fired, NOTFOUND, CHANGED:<version>,
         QUARANTINED or WRONGTYPE; and per run its id, None for an occurrence whose run exists, or is open.
         """
-        rows = [text for one in occurrences for text in one]
+        rows = [each for one in occurrences for each in one]
         word, _, *run_ids = self._call("run_now", version, rows, id=id, op=op)
-        return word_text(word), [None if run_id == b"-" else word_text(run_id) for run_id in run_ids]
+        return text(word), [None if run_id == b"-" else text(run_id) for run_id in run_ids]
 
     def _call(self, name: str, version: str | None, rows: Sequence[str | int], **arguments: Any) -> list[Any]:
         """Run a script; it changes only schedules with *version*, if one is given."""
@@ -199,6 +199,6 @@ def _skip_plan(record: Record, calendars: Calendars, now_ms: int) -> str:
     return " ".join(map(str, (*seen, plan.next or "-", *window, plan.jitter_ms, passed_text(passed))))
 
 
-def _outcome(word: bytes | str, id: str, keys: Keys, if_version: str | None = None) -> IdOutcome:
-    said = word_text(word)
+def _outcome(word: bytes, id: str, keys: Keys, if_version: str | None = None) -> IdOutcome:
+    said = text(word)
     return IdOutcome(said, error=refusal(said, id, keys, if_version=if_version))
