@@ -92,7 +92,7 @@ def _put_again(watch: redis.Redis, keys: Keys, lane: str, due_ms: int, at: Mappi
         for some in _batches(those):
             rows = [text for id in some for text in (id, due_ms, jobs[id].get(b"zs_sig", b"data"), jobs[id][b"data"])]
             reply = scripts.call(
-                "put", rows=[*texts, *rows], **arguments, seen_version="", field_size=len(texts), op="become-due"
+                "put", rows=[*texts, *rows], **arguments, seen_version="", field_size=len(texts), op="-"
             )
             assert [b"updated"] * len(some) == reply[2::2], reply
 
