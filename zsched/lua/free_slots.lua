@@ -37,11 +37,11 @@ local function free(key, passed)
   if not limit then
     return 0, -1
   end
-  local allowed_key, freed = RQ_RL .. key .. ':allowed', 0
-  local jobs = redis.call('ZRANGE', allowed_key, passed, passed + most - 1)
+  local freed = 0
+  local jobs = redis.call('ZRANGE', limit.allowed_key, passed, passed + most - 1)
   for _, job in ipairs(jobs) do
     if not needs_slot(job) then
-      freed = freed + redis.call('ZREM', allowed_key, job)
+      freed = freed + redis.call('ZREM', limit.allowed_key, job)
     end
   end
   fill(limit)

@@ -110,11 +110,6 @@ local function state_after(at, old, shape, is_paused)
   return old.state or ''
 end
 
-local function is_overdue(at, old)
-  local is_waiting = at and (at.place == 'due' or at.place == 'paused') and old.nominal_ms and whole_of(at.due_ms)
-  return is_waiting and tonumber(at.due_ms) <= now_ms
-end
-
 for n, id in ipairs(ids) do
   local number, _, seen_version, trigger, digest, name, data, anchor_ms, next_ms, jitter_ms, from_ms, until_ms =
     unpack(ARGV, first_row + ROW_SIZE * (n - 1), first_row + ROW_SIZE * n - 1)
@@ -147,7 +142,8 @@ for n, id in ipairs(ids) do
     nominal_ms = string.sub(next_ms, 1, 1) == '+' and string.format('%.0f', now_ms + tonumber(next_ms)) or next_ms
     due_ms = jitter_ms == '0' and nominal_ms or string.format('%.0f', tonumber(nominal_ms) + tonumber(jitter_ms))
     anchor_ms = anchor_ms == '' and now or anchor_ms
-    dropped = is_overdue(at, old) and ':' .. old.nominal_ms or ''
+    local waits_ms = at and (at.place == 'due' or at.place == 'paused') and old.nominal_ms and whole_of(at.due_ms)
+    dropped = waits_ms and waits_ms <= now_ms and ':' .. old.nominal_ms or ''
   end
   if not word then
     word = at and 'updated' or 'created'

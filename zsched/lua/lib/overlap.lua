@@ -24,21 +24,18 @@ function POLICIES.skip.at_due(_, last, patience_ms)
   if not is_open(status) then
     return 'free'
   end
-  local queued_at, is_over = unpack(redis.call('HMGET', RQ_JOB .. last, 'enqueued_at', 'zs_over'))
-  if status == 'rate_limited' and (queued_at or '') == '' then  -- it waits for its first slot
-    queued_at = redis.call('HGET', RQ_JOB .. last, 'created_at')
+  local is_over, queued_at, created_at =
+    unpack(redis.call('HMGET', RQ_JOB .. last, 'zs_over', 'enqueued_at', 'created_at'))
+  if (queued_at or '') == '' then  -- with a rate limit it waits for its first slot
+    queued_at = status == 'rate_limited' and created_at
   end
+  waits_before = waits_before or iso(now_ms - patience_ms)
   if is_over then  -- see restore_runs.lua
     return 'free'
-  elseif status == 'started' then
-    if not is_in_the_way(job_of(last)) then
-      return 'free', 'previous_worker_silent'
-    end
-  elseif queued_at and queued_at ~= '' then
-    waits_before = waits_before or iso(now_ms - patience_ms)
-    if queued_at < waits_before then
-      return 'free', 'previous_waits_too_long'
-    end
+  elseif status == 'started' and not is_in_the_way(job_of(last)) then
+    return 'free', 'previous_worker_silent'
+  elseif status ~= 'started' and queued_at and queued_at < waits_before then
+    return 'free', 'previous_waits_too_long'
   end
   return 'overlap', last
 end
