@@ -122,8 +122,8 @@ class Namer:
 class DoubtEnder:
     """A leader's chore: it ends the doubt. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
-    name: Final = "doubt"
-    every_ms: Final = 1000.0
+    name = "doubt"
+    every_ms = 1000.0
 
     def __init__(self, keys: Keys) -> None:
         self._keys, self._done_in = keys, ""  # the token of the term in which nothing is left to do

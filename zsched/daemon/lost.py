@@ -79,8 +79,8 @@ class LostRuns:
     record those of earlier attempts, too.
     """
 
-    name: Final = "lost"
-    every_ms: Final = _EVERY_MS
+    name = "lost"
+    every_ms = _EVERY_MS
 
     def __init__(self, archiver: Archiver, keys: Keys, tracker: Tracker, *, tracebacks: bool = True) -> None:
         self._archiver, self._keys, self._tracker, self._tracebacks = archiver, keys, tracker, tracebacks

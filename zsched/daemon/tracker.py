@@ -139,7 +139,7 @@ class Tracker:
     them, too.
     """
 
-    name: Final = "tracker"
+    name = "tracker"
 
     def __init__(self, archiver: Archiver, keys: Keys, *, tracebacks: bool = True) -> None:
         self._archiver, self._keys, self._tracebacks = archiver, keys, tracebacks

@@ -161,7 +161,8 @@ class SlotOwner:
                 return owner
             problems.append(f"{host_port(*node)}: no node has slot {self.slot}")
             answered = node
-        if len(errors) == len(problems) and all(map(_is_for_the_user, errors)):
+        for_the_user = [one for one in errors if isinstance(one, redis.AuthenticationError) or distrust_of(one)]
+        if len(for_the_user) == len(problems):  # a wrong password, or an untrusted certificate
             raise errors[-1]
         one = Endpoint({"host": answered[0], "port": answered[1]}, is_tls=self._is_tls)
         problem = f"no node of the Cluster says who owns slot {self.slot} ({'; '.join(problems)})"
@@ -244,8 +245,3 @@ def _owner(slots: list[Any], slot: int, asked: Address) -> tuple[Address | None,
         if first <= slot <= last:
             owner = master
     return owner, masters
-
-
-def _is_for_the_user(error: Exception) -> bool:
-    """Return True for an *error* that needs an operator: a wrong password, or an untrusted certificate."""
-    return isinstance(error, redis.AuthenticationError) or distrust_of(error) is not None
