@@ -204,8 +204,10 @@ class Tracker:
             return False
         with OpenRuns(path) as runs:
             as_of = runs.position
-            if runs.is_bootstrapping or as_of is None or not self._is_late_enough(as_of, term):
+            if runs.is_bootstrapping or as_of is None or as_of.epoch != term.epoch:
                 return False
+            if (written := self._last_written(term)) is not None and as_of.order < written.order:
+                return False  # it may lack recorded ends
             if self._of != (term.token, runs.life):
                 self._forget((term.token, runs.life))
             ended = runs.among(self._ended)
@@ -231,13 +233,6 @@ class Tracker:
         self._round_of = None  # a round through two states shows nothing
         self._until_round_ms = 0.0
         self._first_rounds = 1 if self._around is None else 2  # until all of the state was seen once
-
-    def _is_late_enough(self, as_of: Position, term: Term) -> bool:
-        """
-        Return True if an archive that ends with *as_of* has all recorded ends, of earlier terms and of this one.
-        """
-        written = self._last_written(term)
-        return as_of.epoch == term.epoch and (written is None or as_of.order >= written.order)
 
     def _last_written(self, term: Term) -> Position | None:
         return self._written[1] if self._written is not None and self._written[0] == term.token else None

@@ -69,13 +69,11 @@ local function decide(one, plan, last)
     return 'quarantined', 'wrong type at ' .. wrong_key
   end
   local verdict, why = plan.policy.at_due(one, last, patience_ms)
-  if verdict == 'overlap' then
-    return 'overlap', why
-  elseif verdict == 'broken' then
-    return 'quarantined', why
+  if verdict == 'overlap' or verdict == 'quarantined' then
+    return verdict, why
   end
   one.is_uncertain, one.at_front = plan.is_doubtful, string.find(plan.flags, 'f', 1, true)
-  return plan.is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why
+  return plan.is_doubtful and 'uncertain' or verdict, why
 end
 
 -- Lists by the number of a schedule. progresses: the new ones of those that change; ones: nil if the template is all
@@ -136,7 +134,7 @@ local function look_at(k, seen_progress)
     word = 'duplicate'
   elseif plan.is_usual then
     word, why = plan.policy.at_due(nil, last ~= '-' and id .. '-' .. last, patience_ms)
-    word, plain_queue = word == 'free' and 'fired' or word, queue
+    plain_queue = queue
   else
     ones[k] = {id = id, mode = plan.mode, limit = plan.limit, run = run, queue = queue, template = template}
     word, why = decide(ones[k], plan, last ~= '-' and id .. '-' .. last)

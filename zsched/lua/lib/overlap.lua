@@ -3,7 +3,7 @@
 -- USES   now_ms waiting_prefix
 -- GIVES  POLICIES  by name. A row has these functions:
 --          at_due(one, last, patience_ms)  for *one*, a due occurrence with its id, mode, limit, run and queue:
---            'overlap', run | 'deferred', run | 'free', why the run before does not count | 'broken', the problem. It
+--            'overlap', run | 'deferred', run | 'fired', why the run before does not count | 'quarantined', why. It
 --            only reads, and without a `join` it does not read *one*
 --          join(one)  if its runs wait for others or replace them: writes the chain with the new run (lib/chain.lua),
 --            after the run was launched, or made to wait because of one.waits. unblock.lua has what follows
@@ -13,7 +13,7 @@
 POLICIES = {allow = {}, skip = {}, queue = {}, cancel_previous = {}}
 
 function POLICIES.allow.at_due()
-  return 'free'
+  return 'fired'
 end
 
 -- skip: only the last run counts, unless it has waited in its queue for too long.
@@ -22,7 +22,7 @@ local waits_before
 function POLICIES.skip.at_due(_, last, patience_ms)
   local status = last and redis.pcall('HGET', RQ_JOB .. last, 'status')
   if not is_open(status) then
-    return 'free'
+    return 'fired'
   end
   local is_over, queued_at, created_at =
     unpack(redis.call('HMGET', RQ_JOB .. last, 'zs_over', 'enqueued_at', 'created_at'))
@@ -31,11 +31,11 @@ function POLICIES.skip.at_due(_, last, patience_ms)
   end
   waits_before = waits_before or iso(now_ms - patience_ms)
   if is_over then  -- see restore_runs.lua
-    return 'free'
+    return 'fired'
   elseif status == 'started' and not is_in_the_way(job_of(last)) then
-    return 'free', 'previous_worker_silent'
+    return 'fired', 'previous_worker_silent'
   elseif status ~= 'started' and queued_at and queued_at < waits_before then
-    return 'free', 'previous_waits_too_long'
+    return 'fired', 'previous_waits_too_long'
   end
   return 'overlap', last
 end
@@ -46,7 +46,7 @@ end
 function POLICIES.queue.at_due(one, last)
   local key = waiting_prefix .. one.id
   if not is_a(key, 'list') then
-    return 'broken', 'wrong type at ' .. key .. ' (' .. redis.call('TYPE', key).ok .. ')'
+    return 'quarantined', 'wrong type at ' .. key .. ' (' .. redis.call('TYPE', key).ok .. ')'
   end
   one.before = {}  -- also a run that is over: its end is the reason of the next launch
   local room, newest = one.limit, nil
@@ -72,7 +72,7 @@ function POLICIES.queue.at_due(one, last)
     newest = redis.call('LINDEX', key, -1) or newest
   end
   one.waits = newest ~= nil
-  return newest and 'deferred' or 'free', newest
+  return newest and 'deferred' or 'fired', newest
 end
 
 function POLICIES.queue.join(one)
@@ -90,7 +90,7 @@ end
 -- cancel_previous: the leader withdraws earlier runs that wait, and asks the workers of the others to stop them.
 function POLICIES.cancel_previous.at_due(one, last)
   one.before = open_jobs(one.id, pushed_runs(one.id, last))
-  return 'free'
+  return 'fired'
 end
 
 function POLICIES.cancel_previous.join(one)
