@@ -41,8 +41,5 @@ for _, report in ipairs(reports) do
   local is_there = written and at and t_of(at) == at_t
   is_archived = is_archived or is_there and redis.call('XRANGE', log_key, entry, at, 'COUNT', 1)[1] ~= nil
 end
-local word = is_archived and 'archived' or 'waiting'
-if entry ~= '-' and not is_its then
-  word = 'LOST'
-end
-return {'OK', word, alive}
+local is_lost = entry ~= '-' and not is_its
+return {'OK', is_lost and 'LOST' or is_archived and 'archived' or 'waiting', alive}

@@ -32,8 +32,7 @@ end
 
 -- Return how many slots were freed, and how many jobs of the limit were looked at, -1 after the last.
 local function free(key, passed)
-  local concurrency = is_a(RQ_RL .. key, 'hash') and redis.call('HGET', RQ_RL .. key, 'concurrency')
-  local limit = limit_of(key, concurrency)
+  local limit = limit_of(key, is_a(RQ_RL .. key, 'hash') and redis.call('HGET', RQ_RL .. key, 'concurrency'))
   if not limit then
     return 0, -1
   end

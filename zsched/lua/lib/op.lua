@@ -11,17 +11,15 @@
 local KEPT_MS = 600000  -- time for which a call that is sent again is recognised
 local is_kept = string.sub(op_key, -5) ~= ':op:-'
 local seq_before = seq
-if is_kept then
-  local kept = redis.call('GET', op_key)
-  if kept and string.sub(kept, 1, 3) ~= 'OK ' then
-    return redis.error_reply('WRONGVALUE ' .. op_key .. ' holds no reply of a script: delete it')
-  elseif kept then
-    local reply = {}
-    for word in string.gmatch(kept, '%S+') do
-      reply[#reply + 1] = word
-    end
-    return reply
+local kept = is_kept and redis.call('GET', op_key)
+if kept and string.sub(kept, 1, 3) ~= 'OK ' then
+  return redis.error_reply('WRONGVALUE ' .. op_key .. ' holds no reply of a script: delete it')
+elseif kept then
+  local reply = {}
+  for word in string.gmatch(kept, '%S+') do
+    reply[#reply + 1] = word
   end
+  return reply
 end
 
 function answer(reply)
