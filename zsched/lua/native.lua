@@ -55,11 +55,8 @@ end
 -- counted retries_left down. Return nothing where the time may have come from elsewhere: a Retry that the task
 -- returned (number_of_retries), or a Repeat (repeats_left).
 local function interval_of(retries_left, intervals, number_of_retries, repeats_left)
-  if #(intervals or '') > LONGEST_INTERVALS then
-    return nil
-  end
   local left, all = tonumber(retries_left or ''), {}
-  for text in string.gmatch(intervals or '', '[^%[%], ]+') do
+  for text in string.gmatch(#(intervals or '') <= LONGEST_INTERVALS and intervals or '', '[^%[%], ]+') do
     all[#all + 1] = tonumber(text) or 0
   end
   local interval_s = left and not number_of_retries and not repeats_left and all[math.max(#all - left - 1, 0) + 1]
@@ -69,22 +66,18 @@ end
 -- Return the first ms at which a job is not early, after its second has begun: for another attempt ended_at + interval,
 -- if that fits RQ's score; else the end of the second. An ended_at before started_at belongs to an earlier attempt.
 local function earliest(job_key, score_s, ended_at)
-  local end_of_second_ms = (score_s + 1) * 1000
   local second, micros = string.match(ended_at or '', '^(%d+%-%d%d%-%d%dT%d%d:%d%d:%d%d)%.(%d%d%d%d%d%d)Z$')
-  if not second then
-    return end_of_second_ms
+  local job = second and redis.call('HMGET', job_key, 'started_at', 'retries_left', 'retry_intervals',
+    'number_of_retries', 'repeats_left') or {}
+  local interval_s = job[1] and job[1] <= ended_at and interval_of(unpack(job, 2, 5))
+  if interval_s and interval_s <= score_s then
+    if second == string.sub(iso((score_s - interval_s) * 1000), 1, #second) then
+      return score_s * 1000 + math.ceil(tonumber(micros) / 1000)
+    elseif second == string.sub(iso((score_s - interval_s - 1) * 1000), 1, #second) then
+      return score_s * 1000  -- RQ handled the failure until the next second began, and counted the interval from there
+    end
   end
-  local job = redis.call('HMGET', job_key, 'started_at', 'retries_left', 'retry_intervals', 'number_of_retries',
-    'repeats_left')
-  local started_at, interval_s = job[1], interval_of(unpack(job, 2, 5))
-  if not started_at or started_at > ended_at or not interval_s or interval_s > score_s then
-    return end_of_second_ms
-  elseif second == string.sub(iso((score_s - interval_s) * 1000), 1, #second) then
-    return score_s * 1000 + math.ceil(tonumber(micros) / 1000)
-  elseif second == string.sub(iso((score_s - interval_s - 1) * 1000), 1, #second) then
-    return score_s * 1000  -- RQ handled the failure until the next second began, and counted the interval from there
-  end
-  return end_of_second_ms
+  return (score_s + 1) * 1000
 end
 
 -- Decide about a job, as RQ's Queue._enqueue_job would. *score_s*: RQ's score, if its second is not over. Return a word
