@@ -36,17 +36,15 @@ local OF_ITS_RUN = '[efl]'  -- flags of schedules: the run needs more than the t
 local function read_plan(text)
   local size, word, nominal_ms, due_ms, mode, limit, flags, next_nominal_ms, next_due_ms, passed =
     string.match(text, PLAN)
-  local run_due_ms, nominal, policy = tonumber(due_ms), nominal_ms, POLICIES[mode]
+  local run_due_ms, policy = tonumber(due_ms), POLICIES[mode]
   local is_doubtful = run_due_ms and run_due_ms <= doubt_ms
-  if due_ms ~= nominal_ms then
-    nominal = nominal_ms .. string.format('+%.0f', run_due_ms - tonumber(nominal_ms))
-  end
+  local jitter = due_ms ~= nominal_ms and string.format('+%.0f', run_due_ms - tonumber(nominal_ms)) or ''
   return {
     size = tonumber(size), key = key_of(word), lane = lane_of(word), fires = nominal_ms ~= '-', mode = mode,
     policy = policy, limit = tonumber(limit), flags = flags, run = nominal_ms .. run_suffix, run_due_ms = run_due_ms,
     is_doubtful = is_doubtful, next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, words = {},
     is_usual = not (is_doubtful or policy.join or string.find(flags, OF_ITS_RUN)),
-    recorded = ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed,
+    recorded = ' ' .. nominal_ms .. jitter .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed,
   }
 end
 

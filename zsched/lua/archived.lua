@@ -35,9 +35,8 @@ local alive, is_archived = 0, false
 local reports = redis.call('HVALS', archivers_key)
 for _, report in ipairs(reports) do
   local at, at_t, reported_ms, state = string.match(report, '^(%S+) (%d+) (%d+) (%S+)')
-  if state == 'following' and math.abs(now_ms - tonumber(reported_ms)) <= alive_ms then
-    alive = alive + 1
-  end
+  local is_alive = state == 'following' and math.abs(now_ms - tonumber(reported_ms)) <= alive_ms
+  alive = alive + (is_alive and 1 or 0)
   local is_there = written and at and t_of(at) == at_t
   is_archived = is_archived or is_there and redis.call('XRANGE', log_key, entry, at, 'COUNT', 1)[1] ~= nil
 end

@@ -113,9 +113,7 @@ for n, id in ipairs(ids) do
     if at then
       word, replaced[#replaced + 1] = 'updated', id
     end
-    if job then
-      taken[#taken + 1] = run
-    end
+    taken[#taken + 1] = job and run or nil
     if will_pause(enabled, at) then
       pausing[#pausing + 1] = id
     else

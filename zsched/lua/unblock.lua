@@ -141,9 +141,7 @@ function POLICIES.cancel_previous.mend(need)
   if redis.call('TYPE', key).ok == 'list' then
     redis.call('DEL', key)
   end
-  if #left > 0 or need.is_last_open then
-    left[#left + 1] = need.last
-  end
+  left[#left + 1] = (#left > 0 or need.is_last_open) and need.last or nil
   return left
 end
 
@@ -162,9 +160,7 @@ local reply, needs, rows = {'OK', now_ms, page[1], 0}, {}, {}
 for i = 1, #page[2], 2 do
   local need = need_of(page[2][i], page[2][i + 1])
   needs[#needs + 1] = need
-  if need.goes_on then
-    reply[4] = 1
-  end
+  reply[4] = need.goes_on and 1 or reply[4]
   if need.run then
     add_row(rows, need.run, need.why)
     reply[#reply + 1], reply[#reply + 2] = need.run, need.why
