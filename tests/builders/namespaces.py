@@ -216,7 +216,7 @@ class Namespace:
         Call a script as the leader whose clock has not jumped, without an operation id, a version or a signed time,
         unless given. Return the reply without its OK, texts decoded.
         """
-        usual = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": "", "patience_ms": HOUR_MS}
+        usual = {"op": "-", "seen_version": "", "run_ms": "", "patience_ms": HOUR_MS}
         usual |= {"lacking": "", "place": "paused", "until_ms": ""}
         leader = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
         arguments = usual | leader | arguments
@@ -244,7 +244,7 @@ class Namespace:
             texts += (id, due_ms, name, data)
         arguments = {
             "lane": "normal", "if_exists": "replace", "enabled": "", "allow_past": 0, "op": op or "-",
-            "keep_op_ms": 60_000 if op else 0, "field_size": len(shared),
+            "field_size": len(shared),
         }  # fmt: skip
         reply = self.call("put", texts, **(arguments | over))
         return reply, list(zip(reply[2::2], reply[3::2], strict=True))
@@ -262,7 +262,7 @@ class Namespace:
             if shape not in shapes:
                 shapes.append(shape)
             texts += [shapes.index(shape) + 1, *row]
-        arguments = {"op": op or "-", "keep_op_ms": 60_000 if op else 0, "shape_count": len(shapes)}
+        arguments = {"op": op or "-", "shape_count": len(shapes)}
         given = [text for shape in shapes for text in shape]
         now_ms, change, *answers = self.call("put_recurring", [*given, *texts], **(arguments | over))
         return [now_ms, change.partition("/")[2], *answers]

@@ -85,14 +85,14 @@ def _put_again(watch: redis.Redis, keys: Keys, lane: str, due_ms: int, at: Mappi
     alike = defaultdict[tuple[Any, ...], list[str]](list)  # ids by the fields that their jobs share
     for id, job in jobs.items():
         alike[tuple(pair for pair in job.items() if pair[0] not in _OF_ONE_JOB)].append(id)
-    arguments = {"lane": lane, "if_exists": "replace", "enabled": "", "allow_past": 1, "keep_op_ms": 0}
+    arguments = {"lane": lane, "if_exists": "replace", "enabled": "", "allow_past": 1}
     scripts = Scripts(_Through(watch), keys)
     for shared, those in alike.items():
         texts = [text for pair in shared for text in pair]
         for some in _batches(those):
             rows = [text for id in some for text in (id, due_ms, jobs[id].get(b"zs_sig", b"data"), jobs[id][b"data"])]
             reply = scripts.call(
-                "put", rows=[*texts, *rows], **arguments, seen_version="", field_size=len(texts), op="become-due"
+                "put", rows=[*texts, *rows], **arguments, seen_version="", field_size=len(texts), op="-"
             )
             assert [b"updated"] * len(some) == reply[2::2], reply
 

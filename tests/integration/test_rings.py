@@ -18,7 +18,7 @@ from tests.faults.overlap import KEYS, Stage
 from tests.waiting import ENDS_S, eventually
 from zsched import Client
 from zsched.daemon import releases
-from zsched.daemon.releases import Native, NextLook
+from zsched.daemon.releases import Native
 from zsched.embedded.guard import Guard
 from zsched.rq import SimpleWorker
 from zsched.storage.keys import Keys
@@ -175,7 +175,7 @@ def test_the_next_runs_start_by_rings_alone_while_the_leader_sleeps(
     """No round begins by itself, and the leader sleeps for so long that two runs without a ring would end too late."""
     for name in ("_ROUND_MS", "_CALM_MS"):
         monkeypatch.setattr(releases, name, 1e9)
-    monkeypatch.setattr(Native, "look_if_due", lambda *given, **named: NextLook())
+    monkeypatch.setattr(Native, "look_if_due", lambda *given, **named: None)
     stage.redis.client_kill_filter(_type="pubsub")  # listeners of daemons of earlier tests
     stage.worker("w0", "--worker-class", kind)
     eventually(lambda: stage.listeners("w0"))

@@ -30,7 +30,7 @@ def _calls(count: int) -> Iterator[scripts.BulkCall]:
     """Yield puts of one row each, an hour from now."""
     due_ms = to_ms(datetime.now(UTC) + timedelta(hours=1))
     arguments = {
-        "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": "-", "keep_op_ms": 0, "enabled": "",
+        "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": "-", "enabled": "",
         "seen_version": "", "field_size": len(FIELDS),
     }  # fmt: skip
     for n in range(count):

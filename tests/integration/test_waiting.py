@@ -9,11 +9,11 @@ import redis
 from tests.builders.leaders import ALWAYS, KEYS, Leader, know
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
-from zsched.daemon.releases import WaitingRuns
+from zsched.daemon.releases import AT_ONCE, WaitingRuns
 from zsched.errors import ServerChanged, Stale
 
 CHAINS = 10_000
-AT_ONCE = 250  # chains to which something happened at the same time
+TOGETHER = 250  # chains to which something happened at the same time
 A, B = (f"r-{1_767_225_600_000 + n}" for n in range(2))
 
 
@@ -30,7 +30,7 @@ class Waiting:
     def round(self) -> None:
         """Do a whole round."""
         self.clock.advance(1000)
-        while self.runs.look_if_due(self.leader.term, ALWAYS, 0, is_busy=False).has_more:
+        while self.runs.look_if_due(self.leader.term, ALWAYS, 0, is_busy=False) == AT_ONCE:
             pass
 
     def waits(self, run: str, before: str, status: str = "finished") -> None:
@@ -84,7 +84,7 @@ def test_ten_thousand_chains_cost_one_script_per_hundred(waiting: Waiting) -> No
     with waiting.redis.pipeline(transaction=False) as pipe:
         for number in range(CHAINS):
             first, *runs = [f"s{number}-{1_767_225_600_000 + n}" for n in range(3)]
-            status = "finished" if number < AT_ONCE else "queued"
+            status = "finished" if number < TOGETHER else "queued"
             pipe.hset(KEYS.rq.job(first), mapping={"status": status, "origin": "default"})
             for run_id in runs:
                 pipe.hset(KEYS.rq.job(run_id), mapping={"status": "deferred", "origin": "default"})
@@ -93,7 +93,7 @@ def test_ten_thousand_chains_cost_one_script_per_hundred(waiting: Waiting) -> No
         pipe.execute()
 
     waiting.round()
-    assert AT_ONCE == len(waiting.queue) == len(set(waiting.queue))
+    assert TOGETHER == len(waiting.queue) == len(set(waiting.queue))
     waiting.redis.config_resetstat()
     waiting.round()
 
@@ -101,4 +101,4 @@ def test_ten_thousand_chains_cost_one_script_per_hundred(waiting: Waiting) -> No
     assert asked["evalsha"] <= CHAINS / 100 + 10
     # Its run's job, whether its list exists, and for the round and its scripts the rest.
     assert sum(asked.values()) <= 2 * CHAINS + 10 * asked["evalsha"]
-    assert AT_ONCE == len(waiting.queue)
+    assert TOGETHER == len(waiting.queue)

@@ -156,7 +156,7 @@ def _replan(ns: Namespace) -> Any:
     return ns.call("replan", rows, meta_field="tzdata", plans_by="2026a", is_done=1)
 
 
-_OP = {"op": "op", "keep_op_ms": 1000}
+_OP = {"op": "op"}
 
 CALLS: dict[str, Callable[[Namespace], Any]] = {
     "put of new ones": lambda g: g.put(("new", DUE_MS * 2), ("new-2", DUE_MS * 2 + 1), op="op"),

@@ -25,7 +25,7 @@ def backfill(ns: Namespace, *times: int, how: str = "once", op: str = "op-1", **
     """Backfill *times*; return the word, then the outcome of each."""
     rows = [text for ms in times for text in (ms, how)]
     version = over.get("seen_version") or ns.schedule("r")["version"]
-    word, _, *runs = ns.call("run_now", rows, id="r", seen_version=version, op=op, keep_op_ms=60_000)
+    word, _, *runs = ns.call("run_now", rows, id="r", seen_version=version, op=op)
     return [word, *runs]
 
 

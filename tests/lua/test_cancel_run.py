@@ -22,7 +22,7 @@ ELSEWHERE = ("scheduled", "deferred")  # runs that wait outside of a queue
 def cancel_run(ns: Namespace, status: str = "queued", run: str = RUN, **over: Any) -> list[Any]:
     """Return word, now ms and detail."""
     row = ["a", run, over.pop("seen", f"{status} {QUEUED_AT}"), FACTS]
-    arguments = {"most_waiting": 50_000, "op": "op-1", "keep_op_ms": 60_000} | over
+    arguments = {"most_waiting": 50_000, "op": "op-1"} | over
     now_ms, word, detail = ns.call("cancel_run", row, **arguments)
     return [word, now_ms, detail]
 

@@ -16,7 +16,7 @@ from zsched.storage.jobs import Deadlines, Jobs
 MINUTE_MS = 60_000
 EXPIRES = {"zs_expires": str(MINUTE_MS)}
 ONCE = FIELDS | EXPIRES | {"zs": "1e"}
-CALL = {"op": "op-1", "keep_op_ms": 60_000}
+CALL = {"op": "op-1"}
 
 
 def _put(ns: Namespace, late_ms: int, *ids: str, **fields: str) -> list[str]:

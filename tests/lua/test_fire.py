@@ -179,7 +179,7 @@ def test_due_recurring_schedules_are_returned_and_stay_in_their_lane(led: Namesp
 def test_a_recurring_schedule_is_returned_although_a_former_one_shot_has_its_run_id(led: Namespace) -> None:
     due_ms = led.now_ms + 60_000
     led.put(("r", due_ms))
-    run = led.call("run_now", id="r", op="op-1", keep_op_ms=1000)[2]
+    run = led.call("run_now", id="r", op="op-1")[2]
     led.put_recurring("r", due_ms)
     led.pass_time(60_001)
 

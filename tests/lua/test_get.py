@@ -151,7 +151,7 @@ def test_a_call_changes_the_schedule_only_with_its_present_version(ns: Namespace
 
 def test_a_pause_sent_again_by_its_operation_gets_the_first_reply(ns: Namespace, kind: str) -> None:
     make(ns, kind)
-    call = {"op": "op-1", "keep_op_ms": 60_000, "seen_version": version(ns), "note": "mine"}
+    call = {"op": "op-1", "seen_version": version(ns), "note": "mine"}
 
     first = ns.call("pause", ["a"], **call)
 

@@ -142,7 +142,7 @@ def look_and_track(scene: Scene) -> None:
         over = [(run, job.seen) for run, job in zip(told, jobs, strict=True) if job is not None and run.is_over]
         tracked = Dispatch(scene.wire, scene.led.keys).track(TERM, scene.seen, over)
         assert tracked is not None
-        assert len(over) - 1 <= tracked.number  # but for one that says that zsched told of it
+        assert len(over) - 1 <= len(tracked.ended)  # but for one that says that zsched told of it
 
 
 def jobs_of(scene: Scene, runs: list[str]) -> list[JobFacts | None]:

@@ -64,17 +64,17 @@ class Storm:
 
     def run_now(self) -> None:
         for op in [self._op() or "op-now"] * self.random.randint(1, 2):  # sent again
-            self.ns.call("run_now", id=self._id(), op=op, keep_op_ms=60_000)
+            self.ns.call("run_now", id=self._id(), op=op)
 
     def backfill(self) -> None:
         id, at_ms = self._id(), self.ns.now_ms - 60_000
         rows = [text for n in range(3) for text in (str(at_ms + n), self.random.choice(["once", "again"]))]
         version = self.ns.schedule(id).get("version", "")
         for op in [self._op() or "op-backfill"] * self.random.randint(1, 2):  # sent again
-            self.ns.call("run_now", rows, id=id, seen_version=version, op=op, keep_op_ms=60_000)
+            self.ns.call("run_now", rows, id=id, seen_version=version, op=op)
 
     def enqueue(self) -> None:
-        arguments = {"if_exists": self._if_exists(), "keep_op_ms": 60_000, "at_front": self.random.randint(0, 1)}
+        arguments = {"if_exists": self._if_exists(), "at_front": self.random.randint(0, 1)}
         self.ns.enqueue(self._id(), op=self._op() or "op-enqueue", **arguments)
 
     def tick(self) -> None:

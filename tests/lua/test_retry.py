@@ -25,7 +25,7 @@ def retry(ns: Namespace, run: str = RUN, id: str = "a", pairs: dict[str, str] | 
     """Return word, now ms and detail."""
     texts = flat(pairs or {})
     row = [id, run, over.pop("nominal_ms", AT), over.pop("signature", ""), len(texts), *texts]
-    now_ms, word, detail = ns.call("retry", row, **({"op": "op-1", "keep_op_ms": 60_000} | ANEW | over))
+    now_ms, word, detail = ns.call("retry", row, **({"op": "op-1"} | ANEW | over))
     return [word, now_ms, detail]
 
 

@@ -83,7 +83,7 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Namespa
 
     assert [[run.encode()], []] == ended
     assert tracked is not None
-    assert 1 == tracked.number
+    assert 1 == len(tracked.ended)
     assert moved.last.rows[0].startswith(f"{run} succeeded ")
     assert [] == client.keys("rq:*")
 

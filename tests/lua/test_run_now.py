@@ -10,7 +10,7 @@ from tests.prefix import RQ
 
 
 def _run_now(ns: Namespace, id: str, op: str = "op-1") -> list[Any]:
-    return ns.call("run_now", id=id, op=op, keep_op_ms=60_000)
+    return ns.call("run_now", id=id, op=op)
 
 
 def test_a_one_shot_runs_now_under_the_run_id_of_its_time(ns: Namespace) -> None:
@@ -174,7 +174,7 @@ def test_run_now_of_a_broken_schedule_writes_nothing(ns: Namespace, broken: str)
 
 
 def _enqueue(ns: Namespace, op: str = "op-1", fields: dict[str, str] = TEMPLATE, **over: Any) -> list[Any]:
-    return ns.enqueue("e", fields, op=op, keep_op_ms=60_000, **over)
+    return ns.enqueue("e", fields, op=op, **over)
 
 
 def test_a_run_is_queued_and_logged_whole(ns: Namespace) -> None:

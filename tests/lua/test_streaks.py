@@ -22,7 +22,7 @@ def track(ns: Namespace, verdicts: str) -> list[str]:
         run = f"r-{NOMINAL_MS + number}"
         ns.redis.hset(ns.keys.rq.job(run), mapping={"status": "failed", "ended_at": "now"})
         rows += ["r", run, "failed now", verdict, "failed", "{}"]
-    return list(ns.call("track", rows, seen_entry=seen.id, seen_t=seen.t)[4])
+    return list(ns.call("track", rows, seen_entry=seen.id, seen_t=seen.t)[5])
 
 
 def failures(ns: Namespace) -> int | None:

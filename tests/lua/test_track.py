@@ -34,7 +34,12 @@ def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[s
 
 def track(ns: Namespace, seen: LogEntry, *texts: list[str], **more: Any) -> list[Any]:
     arguments = {"seen_entry": seen.id, "seen_t": seen.t}
-    return ns.call("track", [each for run in texts for each in run], **(arguments | more))
+    now_ms, *found = ns.call("track", [each for run in texts for each in run], **(arguments | more))
+    if not found:
+        return [now_ms]
+    entry, t, again, ended, paused = found
+    assert [] == again
+    return [now_ms, entry, t, len(ended), paused]
 
 
 # -- look -----------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def _advance(ns: Namespace, id: str, overlap: str) -> Any:
     return ns.advance((words, DUE_MS * 2, DUE_MS * 2 + HOUR_MS), overlap=overlap)
 
 
-_OP = {"op": "op", "keep_op_ms": 1000}
+_OP = {"op": "op"}
 VERBS: dict[str, Callable[[Namespace, str], Any]] = {
     "put": lambda g, id: g.put((id, DUE_MS * 2 + 7), op="op"),
     "put the same": lambda g, id: g.put((id, DUE_MS * 2)),

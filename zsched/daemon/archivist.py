@@ -24,6 +24,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.child import Parent
 from zsched.daemon.chores import ChoreThread
+from zsched.daemon.data_set import DoubtEnder
 from zsched.daemon.deadlines import DeadlineWatch
 from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.lost import LostRuns
@@ -86,7 +87,7 @@ class Archivist:
             self.archiver,
             clock,
             [tracker.over, deadlines.over, lost.over, auditor.over],
-            without_archive=[slots.over, PauseEnder(self._keys).over],
+            without_archive=[slots.over, PauseEnder(self._keys).over, DoubtEnder(self._keys).over],
             failures=failures,
         )
         self._leaders = (chores,) if self._notifier is None else (chores, self._notifier)

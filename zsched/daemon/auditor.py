@@ -152,7 +152,7 @@ _LASTS_MS: Final = 3_600_000  # how long a suppressed run counts as an alarm; it
 class Auditor:
     """Makes passes over the latest wire. ``name``, ``every_ms`` and ``step`` are for the ``ChoreThread``."""
 
-    name: Final = "auditor"
+    name = "auditor"
 
     def __init__(self, archiver: Archiver, keys: Keys) -> None:
         self._archiver, self._keys = archiver, keys

@@ -31,13 +31,8 @@ _TOGETHER_MS: Final = 20.0  # chores that are due so soon are done now: most of 
 class Chore(Protocol):
     """A periodic task of a leader, over its latest wire."""
 
-    @property
-    def name(self) -> str:
-        """Return its name, for events."""
-
-    @property
-    def every_ms(self) -> float:
-        """Return the pause before the next step if no work is left."""
+    name: str  # for events
+    every_ms: float  # before the next step if no work is left
 
     def step(self, term: Term) -> bool:
         """

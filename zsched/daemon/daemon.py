@@ -16,7 +16,7 @@ import structlog
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.triggers.zones import lack_of
-from zsched.daemon.data_set import AWAITED_MS, LOOK_EVERY_MS, DoubtEnder, Namer
+from zsched.daemon.data_set import AWAITED_MS, LOOK_EVERY_MS, Namer
 from zsched.daemon.elector import Elector
 from zsched.daemon.loop import Failures
 from zsched.daemon.meter import Meter
@@ -61,7 +61,6 @@ class Session:
         limits, keep_back, present = settings.runs_per_second, replanner.keep_back, self.calendars.present
         self.ticker = Ticker(dispatch, native, settings.daemon, clock, limits, meter, keep_back, waiting, present)
         self.trimmer = Trimmer(dispatch, Log(wire, keys), settings.archive, clock)
-        self.doubt = DoubtEnder(wire, keys, clock)
 
 
 class Daemon:
@@ -126,8 +125,7 @@ class Daemon:
             while not self._is_stopping:
                 try:
                     with closing(self._link.open()) as wire:
-                        about = self._settings, self._clock, self.id, self._zone_rules, self._meter
-                        session = Session(wire, *about)
+                        session = Session(wire, self._settings, self._clock, self.id, self._zone_rules, self._meter)
                         self._supervisor.ready()
                         self._namer.over(wire)
                         self._serve(session)
@@ -205,7 +203,6 @@ class Daemon:
                 tick, has_moved = Tick(wait_ms=_REFUSED_PAUSE_MS), False
             else:
                 self._say_well()
-            session.doubt.step_if_due(elector.term, ticker.server_now_ms())
             if self._must_step_down(session):
                 elector.leave()
                 return

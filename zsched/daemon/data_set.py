@@ -36,7 +36,7 @@ same one-shot again, because its call failed then, gets a second run without a m
 
 import uuid
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 import structlog
 
@@ -119,32 +119,36 @@ class Namer:
         )
 
 
-_LOOK_MS: Final = 1_000.0  # between two looks at the reports
-
-
 class DoubtEnder:
-    """Ends the doubt of one connection's terms."""
+    """A leader's chore: it ends the doubt. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
-    def __init__(self, wire: Wire, keys: Keys, clock: Clock) -> None:
-        self._wire, self._keys, self._clock = wire, keys, clock
-        self._scripts, self._archivers = Scripts(wire, keys), Archivers(wire, keys)
-        self._term, self._is_over, self._look_ms = "", False, 0.0
+    name = "doubt"
+    every_ms = 1000.0
 
-    def step_if_due(self, term: Term, server_ms: int) -> None:
-        """Look at the reports, once a second until they show it. Raises Stale, ServerChanged, RedisUnavailable."""
-        if self._term != term.token:
-            self._term, self._is_over = term.token, False
-        now_ms = self._clock.monotonic_ms()
-        if self._is_over or now_ms < self._look_ms:
-            return
-        self._look_ms = now_ms + _LOOK_MS
+    def __init__(self, keys: Keys) -> None:
+        self._keys, self._done_in = keys, ""  # the token of the term in which nothing is left to do
+
+    def over(self, wire: Wire) -> Self:
+        """Use *wire* from now on."""
+        self._wire, self._scripts, self._archivers = wire, Scripts(wire, self._keys), Archivers(wire, self._keys)
+        return self
+
+    def step(self, term: Term) -> bool:
+        """
+        Look at the reports until they show it; return False.
+
+        Raises:
+            Stale, ServerChanged, RedisUnavailable, RedisRefused.
+        """
+        if self._done_in == term.token:
+            return False
         doubt, is_shown = self._wire.execute("HMGET", self._keys.meta(), "doubt", "shown")
-        if doubt is None or is_shown:
-            self._is_over = True
-            return
-        doubt_ms = number(self._keys, "doubt", doubt)
-        reports = list(remembered(self._archivers.reports(), server_ms))
-        if reports and all(report.shows(doubt_ms) for report in reports):
+        if doubt is not None and not is_shown:
+            doubt_ms, now_ms = number(self._keys, "doubt", doubt), server_now_ms(self._wire, self._keys)
+            reports = remembered(self._archivers.reports(), now_ms)
+            if not reports or not all(report.shows(doubt_ms) for report in reports):
+                return False
             self._scripts.call("shown", doubt=doubt_ms, **term.fence)
-            self._is_over = True
             log.info("doubt_ended", archives=len(reports))
+        self._done_in = term.token
+        return False

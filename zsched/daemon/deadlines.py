@@ -54,7 +54,7 @@ _MOST_AHEAD: Final = 10_000  # characters of the list in front of a run: the sea
 class DeadlineWatch:
     """Logs missed deadlines. ``name``, ``every_ms`` and ``step`` are for the ``ChoreThread``."""
 
-    name: Final = "deadlines"
+    name = "deadlines"
 
     def __init__(self, archiver: Archiver, keys: Keys) -> None:
         self._archiver, self._keys = archiver, keys

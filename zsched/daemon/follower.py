@@ -39,6 +39,7 @@ archive restores later replaces it, and from the first such ``restore`` on no ol
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -124,12 +125,15 @@ class Follower:
             self._correcting_since_ms = None
 
     def _step(self, within_ms: float) -> bool:
-        if self._archive.position is not None and self._follow(within_ms):
-            self.state = ArchiveState.FOLLOWING
-            self._recovery.forget()
-            self.covering.step()
-            self._heal()
-            return True
+        with suppress(HistoryChanged):  # the log does not contain the archive's position
+            if self._archive.position is not None:
+                self.intake.read_on(within_ms)
+                self.intake.complete()
+                self.state = ArchiveState.FOLLOWING
+                self._recovery.forget()
+                self.covering.step()
+                self._heal()
+                return True
         return self._find_history()
 
     def _pause_correcting(self) -> None:
@@ -180,17 +184,6 @@ class Follower:
         if self.state is ArchiveState.FOLLOWING and (gen := self._gen_of(self._archive.position)) is not None:
             self._archive.set_facts(gen=gen)
             self._archive.commit()
-
-    # -- following --------------------------------------------------------------------------------
-
-    def _follow(self, within_ms: float) -> bool:
-        """Append new entries. Return False if the log does not contain the archive's position."""
-        try:
-            self.intake.read_on(within_ms)
-            self.intake.complete()
-        except HistoryChanged:
-            return False
-        return True
 
     # -- finding out ------------------------------------------------------------------------------
 
@@ -256,7 +249,7 @@ class Follower:
         archive.begin_bootstrap()
         try:
             if is_complete:
-                self.intake.append([first], None)
+                self.intake.append([first])
                 since = START
             else:
                 since = since or str(first.position.t_us)

@@ -59,10 +59,8 @@ class Intake:
         while True:
             tail = self._archive.tail
             assert tail is not None  # there is something to go on from
-            entries, has_more = self._read(tail.id)
-            if not entries or entries[0].position != tail:
-                raise HistoryChanged
-            self.append(entries[1:], tail)
+            entries, has_more = self._read_after(tail)
+            self.append(entries)
             now_ms = self._clock.monotonic_ms()
             is_end = not has_more or now_ms > until_ms
             if is_end or now_ms - began_ms > _SPAN_MS:
@@ -87,9 +85,8 @@ class Intake:
             self._scan(self._scanner.runs(runs, tail), tail)
             self.read_on()
 
-    def append(self, entries: Sequence[Entry], tail: Position | None) -> None:
-        """Append *entries*, which follow *tail*. Raises HistoryChanged, OtherFormat."""
-        self._check_dense(entries, tail)
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append *entries*, which follow the archive's tail. Raises HistoryChanged, OtherFormat."""
         known, path, dropped = readable(entries), str(self._archive.path), self._archive.dropped
         self.came += len(known)
         for part in self._corrected(known):
@@ -101,16 +98,19 @@ class Intake:
         self._meter.archived(known)
         self._demand_all(known, entries)
 
-    def _read(self, first: str) -> tuple[list[Entry], bool]:
+    def _read_after(self, last: Position) -> tuple[list[Entry], bool]:
         """
-        Read entries from *first* on, and whether there are more. Reads are small, so that other clients do not wait
-        long.
+        Read the entries after *last*, and whether there are more. Reads are small, so that other clients do not wait
+        long. Raises HistoryChanged.
         """
         size, sent_ms = 1 + min(self._batch.size, self._pages.size), self._clock.monotonic_ms()  # the first is known
-        entries = self._log.read(first, size)
+        entries = self._log.read(last.id, size)
         self._batch.learn(self._clock.monotonic_ms() - sent_ms, len(entries))
         self._pages.learn(entries)
-        return entries, len(entries) == size
+        seqs = [entry.position.seq for entry in entries]
+        if not entries or entries[0].position != last or seqs != [*range(last.seq, last.seq + len(seqs))]:
+            raise HistoryChanged
+        return entries[1:], len(entries) == size
 
     def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
         """Yield *entries* in parts, each for one append. Correct restores before their append (rule: CORRECTS)."""
@@ -126,14 +126,6 @@ class Intake:
         if len(known) < len(entries):
             self._archive.commit()
             raise unknown_format(self._keys, entries[len(known)].format or 0)
-
-    @staticmethod
-    def _check_dense(entries: Iterable[Entry], tail: Position | None) -> None:
-        last = tail
-        for entry in entries:
-            if last is not None and entry.position.seq != last.seq + 1:
-                raise HistoryChanged
-            last = entry.position
 
     # -- what Redis holds -------------------------------------------------------------------------
 
@@ -151,11 +143,9 @@ class Intake:
         self._copy_all([first])
         last = first.position
         while last != base:
-            entries, _ = self._read(last.id)
-            if len(entries) < 2 or entries[0].position != last:
+            entries, _ = self._read_after(last)
+            if not (new := [entry for entry in entries if entry.position.order <= base.order]):
                 raise HistoryChanged
-            new = [entry for entry in entries[1:] if entry.position.order <= base.order]
-            self._check_dense(new, last)
             self._copy_all(new)
             last = new[-1].position
         self._archive.commit()

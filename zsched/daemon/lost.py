@@ -34,7 +34,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import structlog
 
@@ -66,17 +66,9 @@ _LONGEST_WHY: Final = 400  # characters; a worker's name takes at most half of t
 _LEFT: Final = "it left its queue and no worker has it"
 
 
-class LostDelays(NamedTuple):
-    """
-    Delays before a run in no list counts as lost, in seconds of the server: ``queued_s`` after its push, and
-    ``missing_s`` after it was first missed.
-    """
-
-    queued_s: int = 60
-    missing_s: int = 5
-
-
-USUAL: Final = LostDelays()
+# Delays before a run in no list counts as lost, in seconds of the server.
+QUEUED_S: Final = 60  # after its push
+MISSING_S: Final = 5  # after it was first missed
 _Suspect = tuple[Run, JobFacts]  # a run that seems lost, and its job as read
 _Lapsed = Mapping[str, Sequence[str]]  # by run id: its lapsed entries in ``rq:wip``
 
@@ -87,14 +79,12 @@ class LostRuns:
     record those of earlier attempts, too.
     """
 
-    name: Final = "lost"
-    every_ms: Final = _EVERY_MS
+    name = "lost"
+    every_ms = _EVERY_MS
 
-    def __init__(
-        self, archiver: Archiver, keys: Keys, tracker: Tracker, patience: LostDelays = USUAL, *, tracebacks: bool = True
-    ) -> None:
-        self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience
-        self._tracebacks = tracebacks
+    def __init__(self, archiver: Archiver, keys: Keys, tracker: Tracker, *, tracebacks: bool = True) -> None:
+        self._archiver, self._keys, self._tracker, self._tracebacks = archiver, keys, tracker, tracebacks
+        self.queued_s, self.missing_s = QUEUED_S, MISSING_S
         # By run id: the run, the time of its push in RQ's form, and the second in which it was first missed.
         self._missing: dict[str, tuple[Run, str, int]] = {}
 
@@ -153,13 +143,13 @@ class LostRuns:
             if queued_at != job.queued_at:  # pushed again meanwhile
                 since_s = now_s
             self._missing[run.id] = run, job.queued_at, since_s
-            if now_s - since_s >= self._patience.missing_s:
+            if now_s - since_s >= self.missing_s:
                 found.append((run, job))
         return found
 
     def _absent(self, suspects: Iterable[_Suspect], lapsed: Container[str], now_s: int) -> list[_Suspect]:
         """Return the runs that were pushed long ago and are in no list of their queues."""
-        until_ms = (now_s - self._patience.queued_s) * 1000
+        until_ms = (now_s - self.queued_s) * 1000
         by_queue: dict[str, list[tuple[int, _Suspect]]] = {}
         for run, job in suspects:
             queued_ms = ms_of(job.queued_at)

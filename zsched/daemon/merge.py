@@ -86,11 +86,11 @@ class Merge:
         self._is_whole = is_whole
         self._log, self._scanner, self._archivers = Log(wire, keys), Scanner(wire, keys), Archivers(wire, keys)
         what = ("audit", 0) if is_whole else ("lost", hold_for_ms)
-        self._restoring = Restoring(wire, keys, recall.archive, *what, gens, by)
+        self.restoring = Restoring(wire, keys, recall.archive, *what, gens, by)
         self._left: Iterator[list[Recalled]] = iter(())  # pages of this run
         self._next: tuple[list[Recalled], list[Packed]] | None = None  # the next of them, read while Redis works
         self.archive = recall.archive  # its id
-        self.reconciler = Reconciler(self._log, self._scanner, self._restoring, self, None, meanwhile=self._fetch)
+        self.reconciler = Reconciler(self._log, self._scanner, self.restoring, self, None, meanwhile=self._fetch)
         self.branch = Branch()
         self.common: Position | None = None
         self.is_known = False  # whether Redis has anything of the archive's history
@@ -112,10 +112,6 @@ class Merge:
         """Return the last ``restore`` entry of another archive in the branch."""
         restored = self.branch.restored
         return restored[0] if restored and restored[1] != self.archive else None
-
-    def allow_another(self) -> None:
-        """Allow a merge into a data set whose name the archive never followed: an operator demanded it."""
-        self._restoring.is_forced = True
 
     def compare(self) -> None:
         """Find the last common entry, and the ids touched since."""
@@ -156,7 +152,7 @@ class Merge:
     def rows(self) -> Iterator[list[Record]]:
         """Yield the rows that ``run`` would restore now, page by page. Nothing is written."""
         for page in self._pages():
-            found = map(self._restoring.foresee, portions(self.reconciler.compare(page)))
+            found = map(self.restoring.foresee, portions(self.reconciler.compare(page)))
             yield list(chain.from_iterable(found))
 
     def find_lacking(self) -> Iterator[bool]:
@@ -191,7 +187,7 @@ class Merge:
         known = [each for each in positions if self._recall.number_of(each) is not None]
         if self._position is not None:
             known.append(self._position)
-        while (entry := self._restoring.merged(dict.fromkeys(known), self.reconciler.seen)) is None:
+        while (entry := self.restoring.merged(dict.fromkeys(known), self.reconciler.seen)) is None:
             yield compared  # on a slow network, other clients may write for long
             for _ in self.reconciler.catch_up():
                 yield compared

@@ -161,19 +161,15 @@ class OwnArchive:
             if self._settings.archive.path or self._was_ours or self._fits(gen):
                 return
             self.close()  # its disk failed before its data set was known
-        paths = paths_for(self._settings.namespace, gen, self.address, os.environ)
+        *paths, last = paths_for(self._settings.namespace, gen, self.address, os.environ)
         for path in paths:
-            is_last = path == paths[-1]
-            try:
+            with suppress(ArchiveInUse):
                 self._open_any(path)
-            except ArchiveInUse:
-                if is_last:
-                    raise
-            else:
-                if is_last or self._fits(gen):
+                if self._fits(gen):
                     return
                 self.close()
                 self.path = None
+        self._open_any(last)
 
     def _fits(self, gen: str | None) -> bool:
         return self.archive is not None and self._objection(self.archive, gen) is None

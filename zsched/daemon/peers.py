@@ -42,6 +42,7 @@ from zsched.core.log.puts import RestoreEntry, restored
 from zsched.core.occurrences.outcomes import OF_RUNS
 from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled
+from zsched.daemon.merge import PAGE
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.daemon.recovery import SLICE_MS, Recovery
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -53,7 +54,6 @@ from zsched.storage.restoring import Restoring
 
 log = structlog.get_logger(__name__)
 
-_PAGE: Final = 200  # schedules compared at a time
 _EVERY_MS: Final = 250.0  # between two checks of other archives' reports
 
 
@@ -105,7 +105,7 @@ class Correction:
         reconciler = Reconciler(self._log, self._scanner, self._restoring, self, entries[-1].position)
         while self._better:
             yield from reconciler.catch_up()
-            page = {id: self._better[id] for id in islice(self._better, _PAGE)}
+            page = {id: self._better[id] for id in islice(self._better, PAGE)}
             new = dict[str, int]()
             for id, t_us in page.items():
                 if not any(map(self._log.contains, self._recall.restored_at(id, t_us))):  # no ``restore`` repeated it

@@ -108,7 +108,9 @@ class RecoveryLoop:
                 before, others = others, merge.restored_by_other
                 if is_first:
                     yield from self._wait(RecoveryStep.WAITING, WAIT_MS)
-                    yield from self._wait_for_followers(merge.archive)
+                    until_ms = self._clock.monotonic_ms() + PATIENCE_MS - WAIT_MS
+                    while self._clock.monotonic_ms() < until_ms and self._is_awaited(merge.archive):
+                        yield RecoveryStep.WAITING
                     while self._is_behind():
                         yield RecoveryStep.WAITING
                     is_first = False
@@ -142,13 +144,8 @@ class RecoveryLoop:
         while self._clock.monotonic_ms() < until_ms and self._last_merged() == before:
             yield step
 
-    def _wait_for_followers(self, archive: str) -> Iterator[RecoveryStep]:
-        """Wait until all archives that follow this log have checked the lost position, for PATIENCE_MS at most."""
-        until_ms = self._clock.monotonic_ms() + PATIENCE_MS - WAIT_MS
-        while self._clock.monotonic_ms() < until_ms and self._is_awaited(archive):
-            yield RecoveryStep.WAITING
-
     def _is_awaited(self, archive: str) -> bool:
+        """Return True if an archive besides *archive* that follows this log has not checked the lost position."""
         reports = self._archivers.reports()
         now_ms = max((report.told_ms for report in reports), default=0)
         return any(

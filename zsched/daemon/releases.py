@@ -38,7 +38,7 @@ daemon leads, no waiting run is launched.
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -52,6 +52,7 @@ from zsched.storage.lease import Term
 
 log = structlog.get_logger(__name__)
 
+AT_ONCE: Final = 0  # the time of a next look
 _EVERY_MS: Final = 1000  # between two checks when nothing is due; RQ's time resolution
 _PATIENCE_MS: Final = 1000  # how long RQ's jobs wait for zsched's own
 _SHARE_MS: Final = 25  # between two scripts of a kind, while runs are due
@@ -66,13 +67,6 @@ _WORDS: Final = {
     "gone": "its job is missing: removed from the registry",
     "WRONGTYPE": "its key, or one of its rate limit, is of a wrong type: left, and retried every few seconds",
 }
-
-
-class NextLook(NamedTuple):
-    """The time of the next check: at once (``has_more``), or at ``next_ms`` of the server's clock; None: never."""
-
-    has_more: bool = False
-    next_ms: int | None = None
 
 
 class Native:
@@ -97,15 +91,16 @@ class Native:
         self._reasons: dict[bytes, str | None] = {}  # by queue: the reason why it is not served, or None
         self._refusal: str | None = None
 
-    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> NextLook:
+    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> int | None:
         """
-        Run one script at most. *now_ms*: TIME just now; *is_busy*: zsched's own runs wait.
+        Run one script at most. *now_ms*: TIME just now; *is_busy*: zsched's own runs wait. Return the time of the next
+        look by the server's clock. AT_ONCE: more is due; None: there is none.
 
         A refusal by Redis is logged once, and the script is tried again a second later. Raises Stale, ServerChanged,
         RedisUnavailable.
         """
         if not self._serves_all and not self._named:
-            return NextLook()
+            return None
         patience_ms = (_SHARE_MS if self._parts else _PATIENCE_MS) if is_busy else 0
         if now_ms >= self._next_ms + patience_ms or self._clock.monotonic_ms() >= self._latest_ms + patience_ms:
             try:
@@ -116,7 +111,7 @@ class Native:
                 if self._refusal is None:
                     log.warning("native_refused", reason=str(error))
                 self._refusal = str(error)
-        return NextLook(has_more=bool(self._parts), next_ms=self._next_ms)
+        return AT_ONCE if self._parts else self._next_ms
 
     def end(self, term: Term) -> None:
         """Release the locks at a clean stop, so that an RQ scheduler that starts now finds them free."""
@@ -204,9 +199,9 @@ class WaitingRuns:
         if not self._waits:
             self._waits, self._next_ms = True, self._clock.monotonic_ms() + _ROUND_MS
 
-    def look_if_due(self, term: Term, window: Window, now_ms: int, *, is_busy: bool) -> NextLook:
+    def look_if_due(self, term: Term, window: Window, now_ms: int, *, is_busy: bool) -> int | None:
         """
-        Call the script at most once. *now_ms*: TIME just now; *is_busy*: other runs are due.
+        Call the script at most once. *now_ms*: TIME just now; *is_busy*: other runs are due. Return as ``Native``.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused.
@@ -219,9 +214,9 @@ class WaitingRuns:
         if self._clock.monotonic_ms() >= due_ms:
             self._look(term, window)
             due_ms = self._next_ms
-        left_ms = max(due_ms - self._clock.monotonic_ms(), 0.0)
-        next_ms = now_ms + int(left_ms) + 1 if self._waits else None
-        return NextLook(has_more=self._cursor != "0", next_ms=next_ms)
+        if self._cursor != "0":
+            return AT_ONCE
+        return now_ms + int(max(due_ms - self._clock.monotonic_ms(), 0.0)) + 1 if self._waits else None
 
     def _look(self, term: Term, window: Window) -> None:
         began_ms = self._clock.monotonic_ms()

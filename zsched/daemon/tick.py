@@ -23,7 +23,7 @@ from zsched.core.triggers.zones import lack_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
 from zsched.daemon.planner import Planner
-from zsched.daemon.releases import Native, WaitingRuns
+from zsched.daemon.releases import AT_ONCE, Native, WaitingRuns
 from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedDue, Stopped, Window
 from zsched.storage.lease import Term
 from zsched.storage.meta import moving_away
@@ -222,12 +222,11 @@ class Ticker:
         if self._waiting is not None:
             looks.append(self._waiting.look_if_due(term, self._server_clock.window(), fired.now_ms, is_busy=has_more))
         # A recurring schedule's next time may be earlier than fire's answer.
-        if has_more or any(look.has_more for look in looks):
+        if has_more or AT_ONCE in looks:
             return Tick(has_more=True)
         if is_stuck:
             return Tick(wait_ms=_RETRY_STUCK_MS)
-        times = (fired.next_ms, *(look.next_ms for look in looks))
-        next_ms = min((at_ms for at_ms in times if at_ms is not None), default=None)
+        next_ms = min((at_ms for at_ms in (fired.next_ms, *looks) if at_ms is not None), default=None)
         return Tick(next_ms=next_ms, server_offset_ms=self._server_clock.arrival_offset_ms())
 
     def hold(self, term: Term, for_ms: float, look_ms: float) -> Tick:
@@ -282,11 +281,10 @@ class Ticker:
                     "fire_held", for_ms=stopped.until_ms - stopped.now_ms, reason="this Redis is new, or restarted"
                 )
             self._is_held = True
-            look = self._native.look_if_due(term, stopped.now_ms, is_busy=False)
-            if look.has_more:
+            next_ms = self._native.look_if_due(term, stopped.now_ms, is_busy=False)
+            if next_ms == AT_ONCE:
                 return Tick(has_more=True)
-            next_ms = min(stopped.until_ms, look.next_ms or stopped.until_ms)
-            return Tick(wait_ms=float(max(next_ms - stopped.now_ms, 1)))
+            return Tick(wait_ms=float(max(min(stopped.until_ms, next_ms or stopped.until_ms) - stopped.now_ms, 1)))
         return Tick(wait_ms=_RETRY_JUMPED_MS)
 
     def _tell_fired(self, fired: FireResult) -> None:

@@ -139,7 +139,7 @@ class Tracker:
     them, too.
     """
 
-    name: Final = "tracker"
+    name = "tracker"
 
     def __init__(self, archiver: Archiver, keys: Keys, *, tracebacks: bool = True) -> None:
         self._archiver, self._keys, self._tracebacks = archiver, keys, tracebacks
@@ -151,8 +151,7 @@ class Tracker:
         self._around: RunKey | None = None  # the round continues here, also in another term
         self._round_of: Position | None = None  # the archive's end when the round began; None: it shows nothing
         self._queued: deque[tuple[Run, JobFacts]] = deque(maxlen=_HANDED_OVER)
-        # The last entry with ends that another chore wrote.
-        self._by_others: tuple[str, Position] | None = None
+        self._written: tuple[str, Position] | None = None  # the last entry with ends that a chore wrote, and its term
         self._until_scan_ms = 0.0
         self._forget(None)
 
@@ -177,10 +176,9 @@ class Tracker:
 
     def wrote(self, term: Term, entry: Position) -> None:
         """
-        Note that another chore recorded ends in *term*, up to *entry*: record nothing before the archive has that
-        entry.
+        Note that a chore recorded ends in *term*, up to *entry*: record nothing before the archive has that entry.
         """
-        self._by_others = term.token, entry
+        self._written = term.token, entry
 
     def step(self, term: Term) -> bool:
         """
@@ -206,8 +204,10 @@ class Tracker:
             return False
         with OpenRuns(path) as runs:
             as_of = runs.position
-            if runs.is_bootstrapping or as_of is None or not self._is_late_enough(as_of, term):
+            if runs.is_bootstrapping or as_of is None or as_of.epoch != term.epoch:
                 return False
+            if (written := self._last_written(term)) is not None and as_of.order < written.order:
+                return False  # it may lack recorded ends
             if self._of != (term.token, runs.life):
                 self._forget((term.token, runs.life))
             ended = runs.among(self._ended)
@@ -222,26 +222,20 @@ class Tracker:
         self._track(term, as_of, [*self._over_of(asked, path), *self._requeued(before)])
         for _ in some:  # after Redis has answered about them
             self._over_before.popleft()
-        self._archiver.wait_until(self._written, CATCH_UP_S)
+        self._archiver.wait_until(self._last_written(term), CATCH_UP_S)
         return False
 
     def _forget(self, of: tuple[str, int] | None) -> None:
         """Begin again, in a term and with a state."""
         self._of = of
         self._attempts: dict[str, tuple[Attempt, ...]] = {}  # of open runs by plain workers, as far as it saw them
-        self._written: Position | None = None  # the last entry that it wrote
         self._without_open: Position | None = None  # the archive's end at which a round met no open run
         self._round_of = None  # a round through two states shows nothing
         self._until_round_ms = 0.0
         self._first_rounds = 1 if self._around is None else 2  # until all of the state was seen once
 
-    def _is_late_enough(self, as_of: Position, term: Term) -> bool:
-        """
-        Return True if an archive that ends with *as_of* has all recorded ends, of earlier terms and of this one.
-        """
-        written = self._written if self._of is not None and self._of[0] == term.token else None
-        others = self._by_others[1] if self._by_others is not None and self._by_others[0] == term.token else None
-        return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, others))
+    def _last_written(self, term: Term) -> Position | None:
+        return self._written[1] if self._written is not None and self._written[0] == term.token else None
 
     def _note(self, ended: Iterable[str], patience: int) -> None:
         """Add ended jobs with ids that look like ours."""
@@ -284,7 +278,8 @@ class Tracker:
             tracked = self._dispatch.track(term, as_of, page)
             if tracked is None:  # LOST: the archive will notice and report the loss in Redis
                 break
-            self._written = tracked.entry or self._written
+            if tracked.entry is not None:
+                self.wrote(term, tracked.entry)
             say_paused(tracked.paused)
             for run, _ in page:
                 if run.status is RunStatus.REFUSED:

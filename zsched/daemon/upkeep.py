@@ -52,7 +52,7 @@ _SCRIPTS: Final = 5  # per call: some 10,000 entries a second are trimmed, while
 class SlotKeeper:
     """A leader's chore for rate limits. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
-    name: Final = "slots"
+    name = "slots"
 
     def __init__(self, keys: Keys, clock: Clock) -> None:
         self._keys, self._clock = keys, clock
@@ -90,8 +90,8 @@ class SlotKeeper:
 class PauseEnder:
     """A leader's chore for pauses. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
-    name: Final = "pauses"
-    every_ms: Final = 500.0
+    name = "pauses"
+    every_ms = 500.0
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys

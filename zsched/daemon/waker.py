@@ -44,9 +44,7 @@ class Waker(Loop):
 
     def wait(self, for_ms: float) -> None:
         """Sleep *for_ms*, or until woken by ``wake`` or because the lease was released."""
-        until_ms = self._clock.monotonic_ms() + for_ms
-        while not self._sleep(until_ms, [self._alarm]):
-            pass
+        self._sleep(self._clock.monotonic_ms() + for_ms, [self._alarm])
 
     def wait_until_due(self, due_ms: float, server_offset_ms: float, most_ms: float) -> bool:
         """

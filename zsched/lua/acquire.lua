@@ -24,13 +24,10 @@
 if meta[6] or meta[7] and redis.call('HGET', meta_key, 'frozen_by') ~= daemon then
   return {'OFFSET'}
 end
-local held = redis.call('GET', lease_key)
-if held then
-  local left_ms = redis.call('PTTL', lease_key)
-  local holder, length_ms = string.match(held, '^([^:]+):%d+:(%d+):')
-  if holder ~= daemon and left_ms >= 0 and left_ms <= tonumber(length_ms or '0') then
-    return {'BUSY', now_ms, left_ms}
-  end
+local left_ms = redis.call('PTTL', lease_key)
+local holder, length_ms = string.match(redis.call('GET', lease_key) or '', '^([^:]+):%d+:(%d+):')
+if holder ~= daemon and left_ms >= 0 and left_ms <= tonumber(length_ms or '0') then
+  return {'BUSY', now_ms, left_ms}
 end
 
 -- Without meta the log may still be there: epochs go on above it.

@@ -19,7 +19,7 @@
 -- A schedule is left alone (changed) if its progress differs from the plan's: whatever moves a schedule writes it. An
 -- exhausted schedule is marked ended. A schedule is also left alone if its queue's key is of a wrong type. Then fire
 -- looks at the queue before it returns a recurring schedule (lib/capacity.lua).
-clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
+patience_ms = tonumber(patience_ms)
 -- include lib/hold.lua
 -- include lib/lanes.lua
 -- include lib/launch.lua
@@ -36,17 +36,15 @@ local OF_ITS_RUN = '[efl]'  -- flags of schedules: the run needs more than the t
 local function read_plan(text)
   local size, word, nominal_ms, due_ms, mode, limit, flags, next_nominal_ms, next_due_ms, passed =
     string.match(text, PLAN)
-  local run_due_ms, nominal, policy = tonumber(due_ms), nominal_ms, POLICIES[mode]
+  local run_due_ms, policy = tonumber(due_ms), POLICIES[mode]
   local is_doubtful = run_due_ms and run_due_ms <= doubt_ms
-  if due_ms ~= nominal_ms then
-    nominal = nominal_ms .. string.format('+%.0f', run_due_ms - tonumber(nominal_ms))
-  end
+  local jitter = due_ms ~= nominal_ms and string.format('+%.0f', run_due_ms - tonumber(nominal_ms)) or ''
   return {
     size = tonumber(size), key = key_of(word), lane = lane_of(word), fires = nominal_ms ~= '-', mode = mode,
     policy = policy, limit = tonumber(limit), flags = flags, run = nominal_ms .. run_suffix, run_due_ms = run_due_ms,
     is_doubtful = is_doubtful, next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, words = {},
     is_usual = not (is_doubtful or policy.join or string.find(flags, OF_ITS_RUN)),
-    recorded = ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed,
+    recorded = ' ' .. nominal_ms .. jitter .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed,
   }
 end
 
@@ -69,13 +67,11 @@ local function decide(one, plan, last)
     return 'quarantined', 'wrong type at ' .. wrong_key
   end
   local verdict, why = plan.policy.at_due(one, last, patience_ms)
-  if verdict == 'overlap' then
-    return 'overlap', why
-  elseif verdict == 'broken' then
-    return 'quarantined', why
+  if verdict == 'overlap' or verdict == 'quarantined' then
+    return verdict, why
   end
   one.is_uncertain, one.at_front = plan.is_doubtful, string.find(plan.flags, 'f', 1, true)
-  return plan.is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why
+  return plan.is_doubtful and 'uncertain' or verdict, why
 end
 
 -- Lists by the number of a schedule. progresses: the new ones of those that change; ones: nil if the template is all
@@ -136,7 +132,7 @@ local function look_at(k, seen_progress)
     word = 'duplicate'
   elseif plan.is_usual then
     word, why = plan.policy.at_due(nil, last ~= '-' and id .. '-' .. last, patience_ms)
-    word, plain_queue = word == 'free' and 'fired' or word, queue
+    plain_queue = queue
   else
     ones[k] = {id = id, mode = plan.mode, limit = plan.limit, run = run, queue = queue, template = template}
     word, why = decide(ones[k], plan, last ~= '-' and id .. '-' .. last)

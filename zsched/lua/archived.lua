@@ -20,13 +20,6 @@ local function t_of(id)
   return found and found[2][4]
 end
 
-local function is_at_least(id, other)
-  local epoch_a, seq_a = string.match(id, '^(%d+)-(%d+)$')
-  local epoch_b, seq_b = string.match(other, '^(%d+)-(%d+)$')
-  epoch_a, epoch_b = tonumber(epoch_a), tonumber(epoch_b)
-  return epoch_a > epoch_b or epoch_a == epoch_b and tonumber(seq_a) >= tonumber(seq_b)
-end
-
 local written, is_its
 if is_before == '1' then
   local last = redis.pcall('XREVRANGE', log_key, '(' .. entry, '-', 'COUNT', 1)[1]
@@ -42,16 +35,10 @@ local alive, is_archived = 0, false
 local reports = redis.call('HVALS', archivers_key)
 for _, report in ipairs(reports) do
   local at, at_t, reported_ms, state = string.match(report, '^(%S+) (%d+) (%d+) (%S+)')
-  if state == 'following' and math.abs(now_ms - tonumber(reported_ms)) <= alive_ms then
-    alive = alive + 1
-  end
-  local is_id = at and string.match(at, '^%d+%-%d+$')
-  if written and is_id and is_at_least(at, entry) and t_of(at) == at_t then
-    is_archived = true
-  end
+  local is_alive = state == 'following' and math.abs(now_ms - tonumber(reported_ms)) <= alive_ms
+  alive = alive + (is_alive and 1 or 0)
+  local is_there = written and at and t_of(at) == at_t
+  is_archived = is_archived or is_there and redis.call('XRANGE', log_key, entry, at, 'COUNT', 1)[1] ~= nil
 end
-local word = is_archived and 'archived' or 'waiting'
-if entry ~= '-' and not is_its then
-  word = 'LOST'
-end
-return {'OK', word, alive}
+local is_lost = entry ~= '-' and not is_its
+return {'OK', is_lost and 'LOST' or is_archived and 'archived' or 'waiting', alive}

@@ -3,7 +3,6 @@
 -- KEYS   @schedules @trouble op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        seen_version    cancel only a schedule of this version; '' in any case
 --        ...             ids, each once
 -- RETURNS  OK, now ms, then per id: cancelled NOTFOUND CHANGED:<present version>

@@ -4,7 +4,6 @@
 -- ARGV   run_suffix waiting_prefix   as in keys.py
 --        by              who asks, for the log; or ''
 --        most_waiting    runs of queues to search in one call: more would block Redis
---        keep_op_ms      op holds the reply that long, and a call sent again gets it
 --        ...             four texts per run: id of its schedule; run, each once; "<status> <enqueued_at>" of its job
 --                        when look read it; and the record of its end (JSON, core/runs/run.py)
 -- RETURNS  OK, now ms, then per run: word, detail

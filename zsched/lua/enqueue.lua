@@ -5,7 +5,6 @@
 --        by              who asks, for the log; or ''
 --        id
 --        if_exists       replace | keep | error
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        at_front        1: pushed at the front
 --        run_ms          the time in the run's id, which the caller has signed; '' for TIME
 --        seen_version    of a waiting one-shot that is due at run_ms: it runs now, by its id; '' for a run of its own

@@ -16,7 +16,7 @@
 --        quarantine: rows = id, "<lane> <due ms>", reason
 --
 -- Removal from the ZSET makes the push happen exactly once. docs/reference/protocol.md has the rules and their names.
-clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
+limit = tonumber(limit)
 -- include lib/hold.lua
 -- include lib/deadline.lua
 -- include lib/slots.lua

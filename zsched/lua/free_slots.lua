@@ -32,16 +32,15 @@ end
 
 -- Return how many slots were freed, and how many jobs of the limit were looked at, -1 after the last.
 local function free(key, passed)
-  local concurrency = is_a(RQ_RL .. key, 'hash') and redis.call('HGET', RQ_RL .. key, 'concurrency')
-  local limit = limit_of(key, concurrency)
+  local limit = limit_of(key, is_a(RQ_RL .. key, 'hash') and redis.call('HGET', RQ_RL .. key, 'concurrency'))
   if not limit then
     return 0, -1
   end
-  local allowed_key, freed = RQ_RL .. key .. ':allowed', 0
-  local jobs = redis.call('ZRANGE', allowed_key, passed, passed + most - 1)
+  local freed = 0
+  local jobs = redis.call('ZRANGE', limit.allowed_key, passed, passed + most - 1)
   for _, job in ipairs(jobs) do
     if not needs_slot(job) then
-      freed = freed + redis.call('ZREM', allowed_key, job)
+      freed = freed + redis.call('ZREM', limit.allowed_key, job)
     end
   end
   fill(limit)

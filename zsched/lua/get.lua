@@ -29,12 +29,8 @@ local found, reply = find(ids), {'OK', now_ms, last and last[1] or '', last and 
 for i, id in ipairs(ids) do
   local at = found[i]
   if at then
-    local schedule, job = {}, {}
-    if at.recurring then
-      schedule, job = pairs_at(schedule_prefix .. id), pairs_at(template_prefix .. id)
-    else
-      job = at.due_ms == '-' and {} or pairs_at(run_key(id, at.due_ms))
-    end
+    local schedule = at.recurring and pairs_at(schedule_prefix .. id) or {}
+    local job = pairs_at(at.recurring and template_prefix .. id or run_key(id, at.due_ms))
     reply[#reply + 1] = {at.place, at.lane or '', at.due_ms or '', at.since_ms or '', at.note or '',
       at.recurring and 1 or 0, schedule, job, at.places or ''}
   else

@@ -12,11 +12,8 @@
 -- include lib/texts.lua
 
 local rows, wanted = by_name(redis.call('HGETALL', limits_key)), {}
-for word in string.gmatch(throttled_words, '%S+') do
-  local queue = string.match(word, '^%a+:(.+)$')
-  if queue then
-    wanted[queue] = '- 0'
-  end
+for queue in string.gmatch(throttled_words, '%a+:(%S+)') do
+  wanted[queue] = '- 0'
 end
 for i = ROWS, #ARGV, 2 do
   local queue, per_second = ARGV[i], ARGV[i + 1]

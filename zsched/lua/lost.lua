@@ -73,18 +73,6 @@ local function look(run, status, mark, members)
   return (is_nobodys or is_dead(job_of(run))) and one or nil
 end
 
--- File the run as RQ files failed jobs (Result.create_failure). The job and the log must have the same time: by a later
--- time the tracker knows that the job ended again, after somebody queued it again.
-local function fail(one)
-  local result_type = '2'  -- RQ's type of such a result
-  redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(tonumber(ended_ms)))
-  if not one.takes_no_result then
-    redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', result_type, 'worker_name', '',
-      'exc_string', one.packed)
-  end
-  keep_failed(one.run, one.queue, one.failure_ttl)
-end
-
 local again, ended = {kind = 'again', runs = {}, rows = {}}, {kind = 'end', runs = {}, rows = {}}
 local lost = {}  -- in a list, and by run
 for i = ROWS, #ARGV, 9 do
@@ -111,6 +99,9 @@ local entry
 for _, what in ipairs({again, ended}) do
   entry = append_rows(what.kind, what.rows) or entry
 end
+-- A run that ends is filed as RQ files failed jobs (Result.create_failure). The job and the log must have the same
+-- time: by a later time the tracker knows that the job ended again, after somebody queued it again.
+local RESULT_TYPE = '2'  -- RQ's type of such a result
 for _, one in ipairs(lost) do
   -- RQ would take what the dead worker left behind for an abandoned job, and push the run a second time.
   end_executions(one)
@@ -119,7 +110,12 @@ for _, one in ipairs(lost) do
     queue_run(one.run, one.queue, one.at_front, one.rate_limit,
       'retries_left', string.format('%.0f', one.retries_left - 1), 'zs_attempts', one.packed)
   else
-    fail(one)
+    redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(tonumber(ended_ms)))
+    if not one.takes_no_result then
+      redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', RESULT_TYPE, 'worker_name', '',
+        'exc_string', one.packed)
+    end
+    keep_failed(one.run, one.queue, one.failure_ttl)
   end
 end
 push_all()

@@ -12,11 +12,9 @@
 -- The hold stays.
 -- include lib/fence.lua
 
+local first = redis.call('XRANGE', log_key, '-', '+', 'COUNT', 1)[1]
 if redis.call('HSETNX', meta_key, 'gen', gen) == 1 and is_new == '1' and epoch == 1
-  and redis.call('HEXISTS', meta_key, 'lost') == 0 then
-  local first = redis.call('XRANGE', log_key, '-', '+', 'COUNT', 1)[1]
-  if first and string.find(first[1], '^%d+%-1$') then
-    redis.call('HDEL', meta_key, 'doubt')
-  end
+  and redis.call('HEXISTS', meta_key, 'lost') == 0 and first and string.find(first[1], '^%d+%-1$') then
+  redis.call('HDEL', meta_key, 'doubt')
 end
 return {'OK', redis.call('HGET', meta_key, 'gen')}

@@ -38,7 +38,7 @@ local next_ms, looked = '', 0
 local others, broken, odd = {}, {}, {}
 local moved, NOTHING = {}, {}  -- jobs to push, with further texts of their hashes and a time to live
 local taken = {}  -- by the job's key: the queue of its registry
-local served, ours = {}, {}  -- queues, each with its keys and the changes to its registry; locks to give up
+local served = {}  -- queues, each with its keys and the changes to its registry
 
 -- True as RQ reads a flag: bool(int(…)).
 local function is_set(flag)
@@ -55,11 +55,8 @@ end
 -- counted retries_left down. Return nothing where the time may have come from elsewhere: a Retry that the task
 -- returned (number_of_retries), or a Repeat (repeats_left).
 local function interval_of(retries_left, intervals, number_of_retries, repeats_left)
-  if #(intervals or '') > LONGEST_INTERVALS then
-    return nil
-  end
   local left, all = tonumber(retries_left or ''), {}
-  for text in string.gmatch(intervals or '', '[^%[%], ]+') do
+  for text in string.gmatch(#(intervals or '') <= LONGEST_INTERVALS and intervals or '', '[^%[%], ]+') do
     all[#all + 1] = tonumber(text) or 0
   end
   local interval_s = left and not number_of_retries and not repeats_left and all[math.max(#all - left - 1, 0) + 1]
@@ -69,22 +66,18 @@ end
 -- Return the first ms at which a job is not early, after its second has begun: for another attempt ended_at + interval,
 -- if that fits RQ's score; else the end of the second. An ended_at before started_at belongs to an earlier attempt.
 local function earliest(job_key, score_s, ended_at)
-  local end_of_second_ms = (score_s + 1) * 1000
   local second, micros = string.match(ended_at or '', '^(%d+%-%d%d%-%d%dT%d%d:%d%d:%d%d)%.(%d%d%d%d%d%d)Z$')
-  if not second then
-    return end_of_second_ms
+  local job = second and redis.call('HMGET', job_key, 'started_at', 'retries_left', 'retry_intervals',
+    'number_of_retries', 'repeats_left') or {}
+  local interval_s = job[1] and job[1] <= ended_at and interval_of(unpack(job, 2, 5))
+  if interval_s and interval_s <= score_s then
+    if second == string.sub(iso((score_s - interval_s) * 1000), 1, #second) then
+      return score_s * 1000 + math.ceil(tonumber(micros) / 1000)
+    elseif second == string.sub(iso((score_s - interval_s - 1) * 1000), 1, #second) then
+      return score_s * 1000  -- RQ handled the failure until the next second began, and counted the interval from there
+    end
   end
-  local job = redis.call('HMGET', job_key, 'started_at', 'retries_left', 'retry_intervals', 'number_of_retries',
-    'repeats_left')
-  local started_at, interval_s = job[1], interval_of(unpack(job, 2, 5))
-  if not started_at or started_at > ended_at or not interval_s or interval_s > score_s then
-    return end_of_second_ms
-  elseif second == string.sub(iso((score_s - interval_s) * 1000), 1, #second) then
-    return score_s * 1000 + math.ceil(tonumber(micros) / 1000)
-  elseif second == string.sub(iso((score_s - interval_s - 1) * 1000), 1, #second) then
-    return score_s * 1000  -- RQ handled the failure until the next second began, and counted the interval from there
-  end
-  return end_of_second_ms
+  return (score_s + 1) * 1000
 end
 
 -- Decide about a job, as RQ's Queue._enqueue_job would. *score_s*: RQ's score, if its second is not over. Return a word
@@ -147,7 +140,9 @@ for i = ROWS, #ARGV do
     or not is_a(registry_key, 'zset') and registry_key
   local holder = wrong ~= lock_key and redis.call('GET', lock_key)
   if lock_s == 0 then
-    add(ours, holder == owner and lock_key or nil)
+    if holder == owner then
+      redis.call('DEL', lock_key)
+    end
   elseif wrong then
     add(broken, queue, wrong)
   elseif holder and holder ~= owner then
@@ -158,12 +153,6 @@ for i = ROWS, #ARGV do
 end
 
 -- Everything was read: nothing below fails halfway.
-for _, lock_key in ipairs(ours) do
-  redis.call('DEL', lock_key)
-end
-for _, one in ipairs(served) do
-  redis.call('SET', one.lock_key, owner, 'EX', lock_s)
-end
 for _, one in ipairs(moved) do
   queue_run(one.id, one.queue, one.at_front, one.rate_limit, unpack(one.fields))
   if one.ttl then  -- RQ's ttl begins anew in the queue
@@ -174,6 +163,7 @@ for _, one in ipairs(moved) do
 end
 push_all()
 for _, one in ipairs(served) do
+  redis.call('SET', one.lock_key, owner, 'EX', lock_s)
   if #one.gone > 0 then
     redis.call('ZREM', one.registry_key, unpack(one.gone))
   end

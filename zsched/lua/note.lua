@@ -7,11 +7,9 @@
 --        text   the new text
 -- RETURNS  OK, noted | AGAIN (the old text has changed) | GONE (a write would leave half a job)
 -- LOGS   nothing: a note goes into the log with the run's end
+-- include lib/hash.lua
 
-local held = redis.pcall('HMGET', rq_job_key, 'data', field)
-if held.err and not string.find(held.err, 'WRONGTYPE', 1, true) then
-  return held
-end
+local held = read_hash(rq_job_key, 'data', field)
 if held.err or not held[1] then
   return {'OK', 'GONE'}
 end

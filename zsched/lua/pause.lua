@@ -3,7 +3,6 @@
 -- KEYS   @schedules @trouble resumes op
 -- ARGV   schedule_prefix run_suffix    as in keys.py
 --        by              who asks, for the log; or ''
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        seen_version    pause only a schedule of this version; '' in any case
 --        note            why, one line
 --        until_ms        the leader resumes it then, without the occurrences until then; '' if somebody will

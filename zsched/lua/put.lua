@@ -7,7 +7,6 @@
 --        if_exists       replace | keep (one in quarantine is replaced) | error
 --        enabled         1: not paused; 0: paused; '' as it is, and a new one not paused
 --        allow_past      1: a due time that has passed fires at once
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it (relative times)
 --        seen_version    put rows only if the schedule has this version; '' in any case
 --        field_size      number of field/value texts that all rows share
 --        ...             the shared texts, then per row: id, due, name, data. due: ms; +ms from TIME; or =ms, such a
@@ -31,32 +30,19 @@ field_size = tonumber(field_size)
 -- include lib/remove.lua
 -- include lib/pushed.lua
 -- include lib/texts.lua
+-- include lib/holds.lua
 
 local ROW_SIZE = 4  -- texts of a row
 local first_row = ROWS + field_size
 
-local expected  -- by field: the shared texts, if a row has to be compared
+local expected  -- by field: the shared texts and the status, if a row has to be compared
 
--- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; its times may differ.
-local function is_same(pairs_now, name, data)
-  local same, its_name = 1, 'data'
+-- Return whether the hash at *run* is the waiting job that the row describes; its times may differ.
+local function is_same(run, name, data)
   expected = expected or by_name(ARGV, ROWS, first_row - 1)
-  for i = 1, #pairs_now, 2 do
-    local field, value = pairs_now[i], pairs_now[i + 1]
-    if field == 'data' then
-      if value ~= data then return false end
-    elseif field == 'status' then
-      if value ~= 'scheduled' then return false end
-    elseif field == 'zs_sig' then
-      its_name = value
-    elseif field == 'created_at' or field == 'zs_version' then
-      if #value > 64 or not string.find(value, '^[!-~]+$') then return false end  -- no caller could name this version
-    else
-      if expected[field] ~= value then return false end
-      same = same + 2
-    end
-  end
-  return same == field_size + 1 and its_name == name
+  expected.status = 'scheduled'
+  local version = '^[!-~]' .. string.rep('[!-~]?', 63) .. '$'  -- that a caller can name
+  return holds(run, expected, field_size / 2 + 1, {created_at = version, zs_version = version}, data, name)
 end
 
 -- Return the word of a row that writes nothing, or nil; and the due time to return, if it is not the row's. `at` is its
@@ -74,7 +60,7 @@ local function word_of_present(id, at, due_ms, run, job, name, data)
     local own = redis.call('HMGET', run, 'zs', 'data')
     return (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
   elseif pending and at.lane == lane and at.due_ms == due_ms and (at.place == 'paused') == will_pause(enabled, at)
-    and is_same(redis.call('HGETALL', run), name, data) then
+    and is_same(run, name, data) then
     return 'unchanged'
   end
 end
@@ -127,9 +113,7 @@ for n, id in ipairs(ids) do
     if at then
       word, replaced[#replaced + 1] = 'updated', id
     end
-    if job then
-      taken[#taken + 1] = run
-    end
+    taken[#taken + 1] = job and run or nil
     if will_pause(enabled, at) then
       pausing[#pausing + 1] = id
     else

@@ -3,7 +3,6 @@
 -- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        shape_count     number of shapes; a shape is the part that rows share
 --        ...             per shape: lane, if_exists (replace | keep | error), enabled (1: not paused; 0: paused; '' as
 --                        it is, and a new one not paused), number of texts for the schedule's hash, number of texts
@@ -38,15 +37,15 @@ shape_count = tonumber(shape_count)
 -- include lib/version.lua
 -- include lib/wake.lua
 -- include lib/texts.lua
+-- include lib/holds.lua
 -- include lib/remove.lua
 
 local ROW_SIZE = 12  -- texts of a row
 local MS = '^%-?%d+$'
 local READ = {'trigger', 'digest', 'anchor', 'created_at', 'ended_at', 'pause_after'}
 local FORMS = {anchor = MS, created_at = MS, ended_at = MS}
-local IS_OURS = {  -- fields of a schedule's hash that no caller gives
-  progress = true, trigger = true, digest = true, anchor = true, lane = true, created_at = true, updated_at = true,
-  ended_at = true,
+local OURS = {  -- fields of a schedule's hash that no caller gives, with any value
+  progress = '', trigger = '', digest = '', anchor = '', lane = '', created_at = '', updated_at = '', ended_at = '',
 }
 local NONE = {}
 local now = string.format('%.0f', now_ms)
@@ -90,23 +89,6 @@ local function read(id, schedule_key)
   return old, is_sound
 end
 
--- Return whether the hash at *key* has these pairs, *data* and *signature*, and else only *others*. Another program may
--- have changed it, and a put repairs that.
-local function holds(key, pairs_of, others, data, signature)
-  local asked, count = pairs_of.asked, pairs_of.size / 2 + (data and 1 or 0) + (signature and 1 or 0)
-  local texts = redis.call('HGETALL', key)
-  for i = 1, #texts, 2 do
-    local field, value = texts[i], texts[i + 1]
-    local wanted = asked[field] or field == 'data' and data or field == 'zs_sig' and signature
-    if wanted == value then
-      count = count - 1
-    elseif wanted or not others[field] then
-      return false
-    end
-  end
-  return count == 0
-end
-
 local function without_jitter(rule)
   return rule and (string.gsub(rule, '"jitter_ms":%d+,', ''))
 end
@@ -126,11 +108,6 @@ local function state_after(at, old, shape, is_paused)
     return with_count(old.state, 'failures', 0)
   end
   return old.state or ''
-end
-
-local function is_overdue(at, old)
-  local is_waiting = at and (at.place == 'due' or at.place == 'paused') and old.nominal_ms and whole_of(at.due_ms)
-  return is_waiting and tonumber(at.due_ms) <= now_ms
 end
 
 for n, id in ipairs(ids) do
@@ -154,8 +131,8 @@ for n, id in ipairs(ids) do
   elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.anchor
     and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine'
       and (at.place == 'paused') == will_pause(shape.enabled, at))
-    and holds(schedule_key, shape.own, IS_OURS)
-    and holds(template_key, shape.template, NONE, data, name ~= 'data' and name) then
+    and holds(schedule_key, shape.own.asked, shape.own.size / 2, OURS)
+    and holds(template_key, shape.template.asked, shape.template.size / 2, NONE, data, name) then
     word, due_ms = 'unchanged', at.due_ms
   elseif not word and old.anchor and has_time and without_jitter(old.trigger) == without_jitter(trigger) then
     anchor_ms, nominal_ms, due_ms = old.anchor, old.nominal_ms, at.due_ms
@@ -165,7 +142,8 @@ for n, id in ipairs(ids) do
     nominal_ms = string.sub(next_ms, 1, 1) == '+' and string.format('%.0f', now_ms + tonumber(next_ms)) or next_ms
     due_ms = jitter_ms == '0' and nominal_ms or string.format('%.0f', tonumber(nominal_ms) + tonumber(jitter_ms))
     anchor_ms = anchor_ms == '' and now or anchor_ms
-    dropped = is_overdue(at, old) and ':' .. old.nominal_ms or ''
+    local waits_ms = at and (at.place == 'due' or at.place == 'paused') and old.nominal_ms and whole_of(at.due_ms)
+    dropped = waits_ms and waits_ms <= now_ms and ':' .. old.nominal_ms or ''
   end
   if not word then
     word = at and 'updated' or 'created'
@@ -262,10 +240,9 @@ for _, n in ipairs(written) do
   size = shape.job_size
   job[2], job[4], job[size + 1], job[size + 2] = keys[2 * n], ARGV[row + 6], 'zs_sig', name
   redis.call(unpack(job, 1, name ~= 'data' and size + 2 or size))
-  if pauses[n] and at and at.place == 'paused' then
-    park(paused_key, ids[n], lane, due_ms, at.since_ms, at.note)
-  elseif pauses[n] then
-    park(paused_key, ids[n], lane, due_ms)
+  if pauses[n] then
+    local was = at and at.place == 'paused' and at or NONE
+    park(paused_key, ids[n], lane, due_ms, was.since_ms, was.note)
   elseif due_ms then
     local to = members[lane] or {}
     to[#to + 1] = due_ms

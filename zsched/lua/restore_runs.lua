@@ -67,24 +67,6 @@ local function running_still(run, note)
   return one
 end
 
--- Give the run the end that it had. No worker has it: its slot and its chain are free by its job's status.
-local function end_as_known(one)
-  local job_key = RQ_JOB .. one.run
-  end_executions(one)
-  redis.call('HSET', job_key, 'status', one.status, 'ended_at', one.ended_at)
-  if one.status == 'failed' then
-    keep_failed(one.run, one.queue, one.failure_ttl)
-  else
-    redis.call('PEXPIRE', job_key, REMAINS_MS)
-  end
-end
-
--- Return whether the run waits for its time, with its job. A dry run cannot tell: the schedule may be replaced before.
-local function waits(row)
-  local at = find({row.id})[1]
-  return at and not at.recurring and run_key(row.id, at.due_ms) == row.key and is_a(row.key, 'hash')
-end
-
 -- Read what the push of an open run needs; return whether it can be pushed.
 local function may_push(row)
   local shape = row.kind.shape
@@ -96,7 +78,9 @@ local function may_push(row)
   row.at_front = string.find((job.zs or '') .. (own.flags or ''), 'f', 1, true)
   row.waits = string.find(job.zs or '', 'q', 1, true) and is_a(waiting_prefix .. row.id, 'list')
   row.rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
-  return row.rate_limit ~= false and queue_accepts(row.queue) and (reason == 'dry' or not waits(row))
+  local at = reason ~= 'dry' and find({row.id})[1]  -- a dry run cannot tell: the schedule may be replaced before
+  local is_waiting = at and not at.recurring and run_key(row.id, at.due_ms) == row.key and is_a(row.key, 'hash')
+  return row.rate_limit ~= false and queue_accepts(row.queue) and not is_waiting
 end
 
 local function push_again(row)
@@ -167,11 +151,11 @@ for _, row in ipairs(rows) do
   local ending = row.ending
   if row.place == 'open' then
     push_again(row)
-  elseif ending and ending.ended_at then
-    end_as_known(ending)
+  elseif ending and ending.ended_at then  -- no worker has it: its slot and its chain are free by its job's status
+    end_executions(ending)
+    redis.call('HSET', row.key, 'status', ending.status, 'ended_at', ending.ended_at)
   elseif ending then
     take_out(ending)
-    redis.call('PEXPIRE', row.key, REMAINS_MS)
   elseif (row.place == 'held' or row.place == 'again') and is_a(row.key, 'hash') then
     redis.call('HSET', row.key, 'zs_uncertain', '1')  -- it may also wait in its queue: an older copy
   end
@@ -180,6 +164,11 @@ for _, row in ipairs(rows) do
   end
   if ending then
     redis.call('ZREM', deadlines_key, row.run_id)
+  end
+  if ending and ending.ended_at and ending.status == 'failed' then
+    keep_failed(row.run_id, ending.queue, ending.failure_ttl)
+  elseif ending then
+    redis.call('PEXPIRE', row.key, REMAINS_MS)
   end
   if row.unique_ms and (row.place == 'open' or row.place == 'held') then
     guard(row.id, row.run_id, math.floor(tonumber(row.kind.t_us) / 1000) + row.unique_ms)

@@ -3,7 +3,6 @@
 -- KEYS   @schedules @trouble resumes wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        seen_version    resume only a schedule of this version; '' in any case
 --        place           paused | quarantine: where they are
 --        missed          fire: at its old due time, passed or not | skip: missed occurrences are recorded, not fired

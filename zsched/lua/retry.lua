@@ -6,7 +6,6 @@
 --        retried_prefix  as in keys.py
 --        is_once         1: not a run that was retried in the last keep_retried_ms, or has succeeded
 --        keep_retried_ms
---        keep_op_ms      op holds the reply that long, and a call sent again gets it
 --        ...             per run: id of its schedule; run, each once; nominal_ms, the time in its id; a signature for
 --                        the new run instead of the old one's, or ''; number of texts; and field/value texts of its
 --                        job, used if RQ has forgotten it; none: not known
@@ -27,14 +26,12 @@
 -- include lib/texts.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
-local KEPT = {
-  data = true, origin = true, description = true, meta = true, retry_intervals = true,
-  enqueue_at_front_on_retry = true, success_callback_name = true, failure_callback_name = true,
-  stopped_callback_name = true, rate_limit_key = true, zs = true,
-}
-local NUMBERS = {  -- a worker dies of a field that is no number
-  timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
-  failure_callback_timeout = true, stopped_callback_timeout = true, rate_limit_concurrency = true,
+local NUMBER = '^%-?%d+$'  -- a worker dies of such a field that is no number
+local FORMS = {  -- patterns of the fields of RQ that the new run has, too
+  data = '', origin = '', description = '', meta = '', retry_intervals = '', enqueue_at_front_on_retry = '', zs = '',
+  success_callback_name = '', failure_callback_name = '', stopped_callback_name = '', rate_limit_key = '',
+  timeout = NUMBER, result_ttl = NUMBER, failure_ttl = NUMBER, retries_left = NUMBER, rate_limit_concurrency = NUMBER,
+  success_callback_timeout = NUMBER, failure_callback_timeout = NUMBER, stopped_callback_timeout = NUMBER,
 }
 local MOST = 200  -- texts of its fields
 local LONGEST = 100000  -- bytes of a field that is neither payload nor meta; tags may take 40,000
@@ -58,12 +55,10 @@ local function texts_of_new(job, texts, signature)
   for i = 1, #texts, 2 do
     local name = texts[i]
     local value = job[name]
-    if NUMBERS[name] and value ~= '' and not string.match(value, '^%-?%d+$') then
-      return nil
-    end
-    local is_ours = string.sub(name, 1, 3) == 'zs_' and not OF_RUN[name]
-    if value ~= '' and (KEPT[name] or NUMBERS[name] or is_ours) then
-      if #value > LONGEST and name ~= 'data' and name ~= 'meta' or #its_texts > MOST then
+    local form = FORMS[name] or string.sub(name, 1, 3) == 'zs_' and not OF_RUN[name] and ''
+    if form and value ~= '' then
+      local is_long = #value > LONGEST and name ~= 'data' and name ~= 'meta'
+      if is_long or #its_texts > MOST or not string.find(value, form) then
         return nil
       end
       its_texts[#its_texts + 1], its_texts[#its_texts + 2] = name, value
@@ -83,9 +78,8 @@ local function decide(id, run, nominal_ms, signature, given)
     return 'LATER', '-'
   end
   local texts = redis.pcall('HGETALL', RQ_JOB .. run)
-  if texts.err and not string.find(texts.err, 'WRONGTYPE', 1, true) then
-    redis.call('HGET', RQ_JOB .. run, 'status')  -- for example no permission to read: this ends the script
-  elseif texts.err then
+  if texts.err then
+    read_hash(RQ_JOB .. run, 'status')  -- ends the script, if it is another error than WRONGTYPE
     return 'BROKEN', '-'
   end
   local job = by_name(texts)

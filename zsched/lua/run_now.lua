@@ -5,7 +5,6 @@
 --        by              who asks, for the log; or ''
 --        id
 --        seen_version    push runs only of a schedule of this version; '' in any case
---        keep_op_ms      op holds the reply that long, and a call sent again gets it
 --        ...             no rows: a run for now. Or two texts per occurrence of a recurring schedule: nominal ms; once,
 --                        or again if it ran and shall run again. No occurrence comes twice
 -- RETURNS  OK, word, now ms, then after `fired` per run: its id, or - if the run of an occurrence exists (once) or is

@@ -13,10 +13,7 @@
 -- include lib/fence.lua
 -- include lib/lanes.lua
 
-local members, words, throttled = {}, {}, {}
-for word in string.gmatch(throttled_words, '%S+') do
-  words[word] = true
-end
+local members, throttled = {}, ' ' .. throttled_words .. ' '
 for i = ROWS, #ARGV, 5 do
   local id, word, due_ms, seen_progress, zone = unpack(ARGV, i, i + 4)
   local key, to = key_of(word), lane_of(word) .. ':-' .. zone
@@ -24,15 +21,11 @@ for i = ROWS, #ARGV, 5 do
   if redis.call('ZSCORE', key, id) == due_ms
     and redis.pcall('HGET', schedule_prefix .. id, 'progress') == seen_progress then
     members[#members + 1] = {id = id, key = key, to = to, due_ms = due_ms}
-    words[to] = true
+    throttled = throttled .. (string.find(throttled, ' ' .. to .. ' ', 1, true) and '' or to .. ' ')
   end
 end
-for word in pairs(words) do
-  throttled[#throttled + 1] = word
-end
-table.sort(throttled)
 if #members > 0 then
-  redis.call('HSET', meta_key, 'throttled', table.concat(throttled, ' '))
+  redis.call('HSET', meta_key, 'throttled', string.match(throttled, '^ *(.-) $'))
 end
 for _, one in ipairs(members) do
   redis.call('ZREM', one.key, one.id)

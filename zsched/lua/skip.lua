@@ -3,7 +3,6 @@
 -- KEYS   @schedules @trouble wake op
 -- ARGV   schedule_prefix run_suffix    as in keys.py
 --        by              who asks, for the log; or ''
---        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        note            why, one line
 --        id
 --        seen_version seen_nominal_ms   of the schedule by which the caller planned

@@ -7,8 +7,8 @@
 --        ...   six texts per run: its schedule's id, its own id, "<status> <ended_at>" of its job when look read it (or
 --              gone), how it counts for failures in a row (+ a success, ! a failure, - not at all), its status, and the
 --              record of its end (JSON, core/runs/run.py)
--- RETURNS  OK, now ms, the entry's id and t or - and 0, number of runs that ended, list of schedules that were paused
---          |  STALE  |  SERVER  |  LOST
+-- RETURNS  OK, now ms, the entry's id and t or - and 0, an empty list, list of runs that ended, list of schedules that
+--          were paused: as lost.lua  |  STALE  |  SERVER  |  LOST
 -- LOGS   end: rows = run id, status, JSON
 --        state: the schedules with another count of failures (lib/state.lua)
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
@@ -44,7 +44,7 @@ for i = ROWS, #ARGV, 6 do
   end
 end
 if #runs == 0 then
-  return {'OK', now_ms, '-', '0', 0, {}}
+  return {'OK', now_ms, '-', '0', {}, {}, {}}
 end
 decide_pauses()
 log_states()
@@ -60,4 +60,4 @@ for _, one in ipairs(shorter) do
     redis.call('PEXPIRE', key, string.format('%.0f', left_ms))
   end
 end
-return {'OK', now_ms, entry, t, #runs, pause_failing()}
+return {'OK', now_ms, entry, t, {}, runs, pause_failing()}

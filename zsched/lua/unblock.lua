@@ -12,9 +12,8 @@
 -- LOGS   unblock: rows = run id, why
 --        end: rows = run id, cancelled, JSON: runs that a later run replaces, before they began; and runs that a lost
 --        Redis may have launched, if their schedules have on_uncertain="skip"
-clock_from_ms, clock_until_ms = tonumber(clock_from_ms), tonumber(clock_until_ms)
 -- include lib/hold.lua
--- include lib/slots.lua
+-- include lib/launch.lua
 -- include lib/chain.lua
 -- include lib/liveness.lua
 -- include lib/waiting.lua
@@ -56,8 +55,8 @@ local function cancel(jobs)
 end
 
 -- By policy: need(need, runs) reads, and completes *need*, which has the schedule's id, the mode, and `open`, the open
--- ones of the pushed *runs*. It may set run, to be launched, and why; and waits: look again soon. mend(need) makes the
--- changes. It returns the pushed runs that stay, and whether the chain stays without any.
+-- ones of the pushed *runs*. It may set run, to be launched, and why; and goes_on: look again soon. mend(need) makes
+-- the changes. It returns the pushed runs that stay, and whether the chain stays without any.
 local POLICIES = {queue = {}, cancel_previous = {}}
 
 local function why_over(run)
@@ -79,12 +78,12 @@ local function choose_next(need)
       'rate_limit_concurrency')
     local rate_limit = job and limit_of(job[4], job[5])
     if job and (rate_limit == false or not queue_accepts(job[1])) then
-      need.waits = true
+      need.goes_on = true
       return
     end
     need.gone = n
     if job then
-      need.run, need.queue, need.rate_limit, need.waits = run, job[1], rate_limit, n < #waiting
+      need.run, need.queue, need.rate_limit, need.goes_on = run, job[1], rate_limit, n < #waiting
       need.at_front = string.find(job[2] or '', 'f', 1, true)
       need.is_uncertain = doubt_ms >= 0 and (job[3] or '') <= iso(doubt_ms)
       if need.is_uncertain and string.find(job[2] or '', 's', 1, true) then
@@ -99,7 +98,7 @@ end
 function POLICIES.queue.need(need, runs)
   for _, job in ipairs(need.open) do
     if is_in_the_way(job) then
-      need.waits = redis.call('EXISTS', waiting_prefix .. need.id) == 1
+      need.goes_on = redis.call('EXISTS', waiting_prefix .. need.id) == 1
       return
     end
   end
@@ -114,14 +113,11 @@ function POLICIES.queue.mend(need)
     redis.call('LTRIM', waiting_prefix .. need.id, need.gone, -1)
   end
   if need.run then
-    queue_run(need.run, need.queue, need.at_front, need.rate_limit)
+    launch(need.run, need.queue, need)
     need.open[#need.open + 1] = {run = need.run}
-    if need.is_uncertain then
-      redis.call('HSET', RQ_JOB .. need.run, 'zs_uncertain', '1')
-    end
   end
   cancel(need.lapsed or {})
-  return need.open, need.waits
+  return need.open, need.goes_on
 end
 
 -- cancel_previous: runs that wait are withdrawn, except the last; the workers of started runs are asked to stop them,
@@ -136,7 +132,7 @@ function POLICIES.cancel_previous.need(need, runs)
     need.open[#need.open + 1] = job
   end
   plan_cancels(need.open, REPLACED)
-  need.waits = #need.open > 0
+  need.goes_on = #need.open > 0
 end
 
 function POLICIES.cancel_previous.mend(need)
@@ -145,18 +141,13 @@ function POLICIES.cancel_previous.mend(need)
   if redis.call('TYPE', key).ok == 'list' then
     redis.call('DEL', key)
   end
-  if #left > 0 or need.is_last_open then
-    left[#left + 1] = need.last
-  end
+  left[#left + 1] = (#left > 0 or need.is_last_open) and need.last or nil
   return left
 end
 
 local function need_of(id, text)
-  local mode, rest = string.match(text, '^(%S+)(.*)$')
-  local runs, need = {}, {id = id, mode = mode, text = text, policy = POLICIES[mode or '']}
-  for run in string.gmatch(rest or '', '%S+') do
-    runs[#runs + 1] = run
-  end
+  local mode, runs = string.match(text, '^%S+'), pushed_runs(id)
+  local need = {id = id, mode = mode, text = text, policy = POLICIES[mode or '']}
   if need.policy then
     need.open = open_jobs(id, runs)
     need.policy.need(need, runs)
@@ -169,9 +160,7 @@ local reply, needs, rows = {'OK', now_ms, page[1], 0}, {}, {}
 for i = 1, #page[2], 2 do
   local need = need_of(page[2][i], page[2][i + 1])
   needs[#needs + 1] = need
-  if need.waits then
-    reply[4] = 1
-  end
+  reply[4] = need.goes_on and 1 or reply[4]
   if need.run then
     add_row(rows, need.run, need.why)
     reply[#reply + 1], reply[#reply + 2] = need.run, need.why

@@ -32,7 +32,7 @@ from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnecti
 
 from zsched.config.urls import Address, ClusterUrl, host_port
 from zsched.errors import ConfigError
-from zsched.storage.found import PATIENCE_S, FoundPool, Unfound, adopted_options, distrust_of, our_options
+from zsched.storage.found import FoundPool, Unfound, adopted_options, distrust_of, impatient, our_options
 from zsched.storage.keys import Keys
 from zsched.storage.remedies import ASKED_AGAIN, Endpoint
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
@@ -107,18 +107,14 @@ class ClusterPool(FoundPool):
             to_node["retry"] = retry
         return cls(discovery, connection_class=classes[is_tls], **to_node)
 
-    @classmethod
-    def adopt(cls, theirs: ClusterPool) -> ClusterPool:
-        """Return a pool that finds the owner as *theirs* does, and never sends a command twice."""
-        is_tls = issubclass(theirs.connection_class, redis.SSLConnection)
-        options = {name: value for name, value in adopted_options(theirs).items() if name not in _OWN}
-        return cls(theirs.discovery, connection_class=PLAIN[is_tls], **options)
-
-    def following(self) -> ClusterPool:
-        """Return a pool for a client of redis-py, which does not know slots."""
+    def like(self, classes: Classes = PLAIN) -> ClusterPool:
+        """
+        Return another pool that finds the owner as this one does, and never sends a command twice; FOLLOWING: for a
+        client of redis-py, which does not know slots.
+        """
         is_tls = issubclass(self.connection_class, redis.SSLConnection)
-        options = {name: value for name, value in self.connection_kwargs.items() if name not in _OWN}
-        return ClusterPool(self.discovery, connection_class=FOLLOWING[is_tls], **options)
+        options = {name: value for name, value in adopted_options(self).items() if name not in _OWN}
+        return ClusterPool(self.discovery, connection_class=classes[is_tls], **options)
 
     def redirected(self, connection: Any, moved: MovedError) -> bool:
         """Let the next connection go to the node that *moved* names. Return False for a key of another slot."""
@@ -137,8 +133,7 @@ class SlotOwner:
         self._nodes = self.seeds  # nodes to ask, in this order
         self._next: Address | None = None  # named by MOVED; connected to without a question
         self._is_tls, self._connection_class = is_tls, redis.SSLConnection if is_tls else redis.Connection
-        timeout_s = min(options.get("socket_timeout") or PATIENCE_S, PATIENCE_S)
-        self._options = {**options, "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        self._options = impatient(options)
         self._options.pop("max_connections", None)  # of the pool
 
     def discover_master(self, service_name: str) -> Address:
@@ -166,7 +161,8 @@ class SlotOwner:
                 return owner
             problems.append(f"{host_port(*node)}: no node has slot {self.slot}")
             answered = node
-        if len(errors) == len(problems) and all(map(_is_for_the_user, errors)):
+        for_the_user = [one for one in errors if isinstance(one, redis.AuthenticationError) or distrust_of(one)]
+        if len(for_the_user) == len(problems):  # a wrong password, or an untrusted certificate
             raise errors[-1]
         one = Endpoint({"host": answered[0], "port": answered[1]}, is_tls=self._is_tls)
         problem = f"no node of the Cluster says who owns slot {self.slot} ({'; '.join(problems)})"
@@ -249,8 +245,3 @@ def _owner(slots: list[Any], slot: int, asked: Address) -> tuple[Address | None,
         if first <= slot <= last:
             owner = master
     return owner, masters
-
-
-def _is_for_the_user(error: Exception) -> bool:
-    """Return True for an *error* that needs an operator: a wrong password, or an untrusted certificate."""
-    return isinstance(error, redis.AuthenticationError) or distrust_of(error) is not None

@@ -93,7 +93,7 @@ class Link:
 
     def client_pool(self) -> ConnectionPool:
         """Return the pool for a client of redis-py's: this link's, or one whose connections follow the slot."""
-        return self.pool.following() if isinstance(self.pool, cluster.ClusterPool) else self.pool
+        return self.pool.like(cluster.FOLLOWING) if isinstance(self.pool, cluster.ClusterPool) else self.pool
 
     def look_for_master(self) -> None:
         """Ask Sentinels or nodes for the master, if any, so that connections to a former one break. Raises nothing."""
@@ -219,30 +219,25 @@ class Link:
     @property
     def _server(self) -> remedies.Endpoint:
         """The server, as far as it was found."""
-        given, address = self.pool.connection_kwargs, None if self._found is None else self._found.master_address
-        found = given if address is None else {**given, "host": address[0], "port": address[1]}
-        return remedies.Endpoint(found, is_tls=issubclass(self.pool.connection_class, redis.SSLConnection))
+        address = None if self._found is None else self._found.master_address
+        return remedies.Endpoint.of_pool(self.pool, **dict(zip(("host", "port"), address or (), strict=False)))
 
 
 class Wire:
     """
     One physical connection. After any failure it stays broken; its owner opens another one, and so notices that the
-    server may be a different one. *found*: the pool that knows the present master. One to a former master has failed.
+    server may be a different one. ``found``: the pool that knows the present master, behind Sentinels or in a Cluster.
+    A wire to a former master has failed.
     """
 
     def __init__(self, connection: Any, where: str, found: FoundPool | None = None, given_by: str = "") -> None:
-        self.connection, self.where, self._found, self._given_by = connection, where, found, given_by
+        self.connection, self.where, self.found, self._given_by = connection, where, found, given_by
         self.is_broken, self.in_flight = False, 0
-
-    @property
-    def finds_master(self) -> bool:
-        """Return True if Sentinels, or a Cluster's nodes, name the master for its link."""
-        return self._found is not None
 
     @property
     def follows_slot(self) -> bool:
         """Return True if its link follows a slot of a Redis Cluster."""
-        return isinstance(self._found, cluster.ClusterPool)
+        return isinstance(self.found, cluster.ClusterPool)
 
     def execute(self, *command: Any) -> Any:
         """Send *command* once, and return the reply. Raises as ``Link.execute``."""
@@ -268,7 +263,7 @@ class Wire:
 
     def send(self, *command: Any) -> None:
         """Send without waiting; ``receive`` gives the replies in order."""
-        if self.is_broken or self._found is not None:
+        if self.is_broken or self.found is not None:
             self._demand_usable()
         try:  # a block of _converted would cost some microseconds per command
             self.connection.send_packed_command([self.pack(command)], check_health=False)
@@ -348,7 +343,7 @@ class Wire:
         """Raise RedisUnavailable if it is closed, or if its server is a former master and no call is in flight."""
         if self.is_broken:
             raise self._closed()
-        if self._found is not None and self.in_flight == 0 and self._found.has_moved(self.connection):
+        if self.found is not None and self.in_flight == 0 and self.found.has_moved(self.connection):
             self.close()
             raise RedisUnavailable(f"Redis at {self.where} has another master now", remedies.ASKED_AGAIN)
 
@@ -366,8 +361,8 @@ class Wire:
             found = _destination(self.where, self._given_by, remedies.Endpoint.of(self.connection)).of_call(
                 error,
                 has_moved=isinstance(error, redis.exceptions.MovedError)
-                and self._found is not None
-                and self._found.redirected(self.connection, error),
+                and self.found is not None
+                and self.found.redirected(self.connection, error),
                 follows_slot=self.follows_slot,
                 is_one_of_many=self.in_flight > 1,
             )

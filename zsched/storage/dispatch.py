@@ -116,15 +116,14 @@ class Unblocked(NamedTuple):
 
 class RecordedEnds(NamedTuple):
     """
-    Result of ends that were recorded. *entry*: the last entry (None: nothing changed). *number*: of runs that ended.
-    *paused*: schedules. *again*, *ended*: the lost runs that are in their queues again, and that ended.
+    Result of ends that were recorded. *entry*: the last entry (None: nothing changed). *again*, *ended*: lost runs that
+    are in their queues again, and runs that ended. *paused*: schedules.
     """
 
     entry: Position | None
-    number: int
+    again: list[str]
+    ended: list[str]
     paused: list[str]
-    again: Sequence[str] = ()
-    ended: Sequence[str] = ()
 
 
 class ReplanResult(NamedTuple):
@@ -237,10 +236,8 @@ class Dispatch:
         reply = self._scripts.call(script, seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **arguments, **term.fence)
         if reply[0] == "LOST":
             return None
-        _now_ms, entry, t_us, *changed, paused = reply
-        lists = [_texts(runs) for runs in changed if isinstance(runs, list)]  # lost.lua names runs, track.lua counts
-        number = len(lists[-1]) if lists else changed[0]
-        return RecordedEnds(Position.of(entry, t_us) if any(changed) else None, number, _texts(paused), *lists)
+        _now_ms, entry, t_us, *lists = reply
+        return RecordedEnds(None if entry == b"-" else Position.of(entry, t_us), *map(_texts, lists))
 
     def trim(self, term: Term, first_kept: str, limit: int) -> int:
         """Delete at most *limit* of the log's entries before id *first_kept*; return how many were deleted."""

@@ -39,8 +39,13 @@ def adopted_options(theirs: ConnectionPool) -> dict[str, Any]:
     return {"max_connections": theirs.max_connections} | kept | our_options()
 
 
-# Seconds for a Sentinel or a node to name the server: a dead one must not delay the questions to others.
-PATIENCE_S = 1.0
+_PATIENCE_S = 1.0  # for a Sentinel or a node to name the server: a dead one must not delay the questions to others
+
+
+def impatient(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the *options* of a connection for such a question."""
+    timeouts = "socket_timeout", "socket_connect_timeout"
+    return options | {name: min(options.get(name) or _PATIENCE_S, _PATIENCE_S) for name in timeouts}
 
 
 class Unfound(MasterNotFoundError):

@@ -270,7 +270,7 @@ class Registries:
 
     def heads(self, queues: Sequence[str]) -> dict[str, float]:
         """Return, by queue, the time of its first job's push, in ms; infinite for an empty queue or an unknown time."""
-        heads = list(self._all(("LINDEX", self._rq.queue(queue), 0) for queue in queues))
+        heads = self._all(("LINDEX", self._rq.queue(queue), 0) for queue in queues)
         found = dict.fromkeys(queues, float("inf"))
         standing = [(queue, head) for queue, head in zip(queues, heads, strict=True) if head]
         pushed = self._all(("HGET", self._rq.job(head), "enqueued_at") for _, head in standing)
@@ -284,8 +284,7 @@ class Registries:
         are before them, the newest first. So after a place with rising times, all jobs are later.
         """
         key = self._rq.queue(queue)
-        replies = self._all([("LLEN", key), ("LRANGE", key, 0, _LINE - 1)])
-        length, ids = next(replies), next(replies)
+        length, ids = self._all([("LLEN", key), ("LRANGE", key, 0, _LINE - 1)])
         if length == []:  # not a list
             return Line(frozenset(), None)
         known = frozenset(map(text, ids))

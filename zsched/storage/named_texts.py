@@ -12,7 +12,7 @@ from zsched.core.entry import text
 from zsched.core.triggers.spec import Calendars
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
-from zsched.storage.scripts import Scripts, word_text
+from zsched.storage.scripts import Scripts
 
 if TYPE_CHECKING:
     from zsched.core.known import Known
@@ -73,4 +73,4 @@ class NamedTextStore:
     def _write(self, texts: Mapping[str, str], is_restored: int) -> list[str]:
         rows = [each for name, held in texts.items() for each in (name, *held.split(" ", 1))]
         _, *words = self._scripts.call("named_texts", rows=rows, is_restored=is_restored)
-        return list(map(word_text, words))
+        return list(map(text, words))

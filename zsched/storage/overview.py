@@ -327,9 +327,8 @@ def _since_ms(wire: Wire, keys: Keys, firsts: Mapping[str, list[bytes]], now_ms:
     ]
     is_late = any(due_ms < now_ms - _LATE_MS for _, _, due_ms in rows)
     jobs = [keys.rq.job(run_id_of(id, f"{due_ms}{keys.run_suffix}")) for _, id, due_ms in rows]
-    replies: list[Any] = [()] * len(jobs)
-    if is_late:
-        replies = wire.replies(("HMGET", job, "created_at", "zs_version") for job in jobs)
+    asked = (("HMGET", job, "created_at", "zs_version") for job in jobs)
+    replies = wire.replies(asked) if is_late else [()] * len(jobs)
     found: dict[str, int] = {}
     for (name, _, due_ms), reply in zip(rows, replies, strict=True):
         times = [] if isinstance(reply, RedisRefused) else [ms_of(text(at)) or 0 for at in reply if at]

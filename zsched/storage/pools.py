@@ -47,8 +47,7 @@ def pool_like(client: redis.Redis) -> Pooled:
     options = adopted_options(theirs)
     timeout_s = options.get("socket_timeout") or 5.0
     if isinstance(theirs, SentinelConnectionPool):
-        kind: Any = cluster.ClusterPool if isinstance(theirs, cluster.ClusterPool) else sentinel.Pool
-        found = kind.adopt(theirs)
+        found = theirs.like() if isinstance(theirs, cluster.ClusterPool) else sentinel.Pool.adopt(theirs)
         return found, found.where, timeout_s
     where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
     pool = ConnectionPool(connection_class=theirs.connection_class, **options)

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
-from uuid import uuid4
 
+from zsched.core.entry import text
 from zsched.core.model import After, At, Definition
 from zsched.core.occurrences.first_times import Bracket, PlannedRule
 from zsched.core.options.checked import policy_text
@@ -35,7 +35,7 @@ from zsched.storage.refusals import CHANGED
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder
 from zsched.storage.rqoptions import Pairs
-from zsched.storage.scripts import KEEP_OP_MS, BulkCall, Scripts, stream, word_text
+from zsched.storage.scripts import BulkCall, Scripts, stream
 
 if TYPE_CHECKING:
     from zsched.storage.signing import Signer
@@ -139,11 +139,11 @@ class Answer(NamedTuple):
         return self.word.startswith(CHANGED)
 
     @classmethod
-    def from_reply(cls, word: bytes | str, now_ms: bytes | int, detail: bytes | str, change: bytes | str) -> Answer:
+    def from_reply(cls, word: bytes, now_ms: bytes | int, detail: bytes, change: bytes) -> Answer:
         """Return the answer of a script; *change*: ``<next entry>/<version>``."""
-        place, version = _place(change, now_ms, word), word_text(change).partition("/")[2]
-        found = None if word_text(detail) == "-" else word_text(detail)
-        return cls(word_text(word), place.at_ms, found, place, version if place.is_written else None)
+        place, version = _place(change, now_ms, word), text(change).partition("/")[2]
+        found = None if text(detail) == "-" else text(detail)
+        return cls(text(word), place.at_ms, found, place, version if place.is_written else None)
 
 
 class Replies(NamedTuple):
@@ -167,7 +167,6 @@ def one_shots_call(shape: Shape, if_version: str, rows: Iterable[str | bytes], o
         "allow_past": str(int(shape.allow_past)),
         "seen_version": if_version,
         "op": op or "-",
-        "keep_op_ms": str(KEEP_OP_MS if op else 0),
         "field_size": str(len(shape.job)),
     }
     return "put", [*shape.job, *rows], arguments
@@ -187,8 +186,8 @@ def recurring_call(rows: Iterable[tuple[Put, Bracket]], op: str | None) -> BulkC
             "" if bracket.anchor_ms is None else bracket.anchor_ms, bracket.next, bracket.jitter_ms,
             bracket.from_ms, bracket.until_ms,
         )  # fmt: skip
-    arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(shapes)}
-    return "put_recurring", [*(text for shape in shapes for text in shape), *texts], arguments
+    arguments = {"op": op or "-", "shape_count": len(shapes)}
+    return "put_recurring", [*chain.from_iterable(shapes), *texts], arguments
 
 
 class PutScripts:
@@ -222,9 +221,9 @@ class PutScripts:
             raise InvalidSchedule("serializer", serializer, problem, remedy)
         self._is_serializer_agreed = held is not None
 
-    def _claim_serializer(self, *words: bytes | str) -> None:
+    def _claim_serializer(self, *words: bytes) -> None:
         """Record the serializer of the namespace, after the first put that wrote a schedule."""
-        if not self._is_serializer_agreed and any(word_text(word) in _WRITTEN for word in words):
+        if not self._is_serializer_agreed and any(text(word) in _WRITTEN for word in words):
             try:  # another client may be faster; the next check finds that out
                 claimed = self._link.execute("HSETNX", self.keys.meta(), "serializer", self.encoder.serializer)
             except RedisUnavailable as error:  # the put itself was answered
@@ -357,22 +356,14 @@ class PutScripts:
             pairs["zs_unique"] = str(definition.unique_ms)
         self._demand_signable(definition.id, flat(pairs), data)
         self.check_serializer()
-        op, reply = uuid4().hex, list[Any]()
+        own = {"id": definition.id, "if_exists": definition.if_exists.value, "at_front": int(definition.at_front)}
+        reply = list[Any]()
         for run_ms in islice(map(str, run_times), _RUN_TIMES):
             if signer is not None:
                 [pairs[SIGNATURE_FIELD]] = signer.one_shots(signer.shared(pairs), [definition.id], [run_ms], [data])
-            reply = self._scripts.call(
-                "enqueue",
-                id=definition.id,
-                if_exists=definition.if_exists.value,
-                op=op,
-                keep_op_ms=KEEP_OP_MS,
-                at_front=int(definition.at_front),
-                run_ms=run_ms,
-                seen_version=seen_version,
-                rows=flat(pairs),
-            )
-            if word_text(reply[0]) != "AGAIN":
+            rows = flat(pairs)
+            reply = self._scripts.call("enqueue", rows=rows, run_ms=run_ms, seen_version=seen_version, **own)
+            if text(reply[0]) != "AGAIN":
                 break
         word, now_ms, entry, run_id = reply
         self._claim_serializer(word)
@@ -382,15 +373,15 @@ class PutScripts:
 def flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
     """Return field and value texts: those that fire reads, as Redis finds the first ones soonest, then by field."""
     fields = sorted(pairs, key=lambda field: (field not in _READ_BY_FIRE, field))
-    return tuple(text for field in fields for text in (field, pairs[field]))
+    return tuple(each for field in fields for each in (field, pairs[field]))
 
 
 def _separated(*texts: str | bytes) -> bytes:
     """Join texts by a separator that keeps different lists different."""
-    return b"".join(each for text in texts for each in (text if isinstance(text, bytes) else text.encode(), b"\0"))
+    return b"".join(each for one in texts for each in (one if isinstance(one, bytes) else one.encode(), b"\0"))
 
 
-def _place(change: bytes | str, now_ms: bytes | int, *words: bytes | str) -> LogPlace:
+def _place(change: bytes, now_ms: bytes | int, *words: bytes) -> LogPlace:
     """Return the place of a put in the log, from its ``<next entry>/<version>`` and its rows' words."""
-    is_written = any(word_text(word) in _WRITTEN for word in words)
-    return LogPlace(word_text(change).partition("/")[0], int(now_ms), is_written)
+    is_written = any(text(word) in _WRITTEN for word in words)
+    return LogPlace(text(change).partition("/")[0], int(now_ms), is_written)

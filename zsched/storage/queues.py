@@ -356,17 +356,13 @@ def _by_queue(wire: Wire, keys: Keys, lane: Priority, begin: int, end: int) -> d
     pages = allowed_replies(
         wire, (("ZRANGE", keys.due(lane), at, min(at + per_chunk, end) - 1, "WITHSCORES") for at in starts)
     )
-    members = [(id, due) for flat in pages for id, due in pages_of(flat or (), 2)]
-    shared = _shared(Counter(_queues_of(wire, keys, members)), size)
+    members = [(text(id), text(due)) for flat in pages for id, due in pages_of(flat or (), 2)]
+    places = ((keys.template(id), keys.rq.job(keys.run_id(id, due))) for id, due in members)
+    found = pages_of(allowed_replies(wire, (("HGET", key, "origin") for pair in places for key in pair)), 2)
+    seen = Counter(_OF_RULE if template else text(job) for template, job in found if template or job)  # or it is gone
+    shared = _shared(seen, size)
     shared.pop(_OF_RULE, None)
     return shared
-
-
-def _queues_of(wire: Wire, keys: Keys, members: list[tuple[bytes, bytes]]) -> list[str]:
-    """Return the queues of one-shots with due times, ``_OF_RULE`` of others; one that is gone meanwhile has none."""
-    places = [(keys.template(text(id)), keys.rq.job(keys.run_id(text(id), text(due)))) for id, due in members]
-    found = allowed_replies(wire, (("HGET", key, "origin") for pair in places for key in pair))
-    return [_OF_RULE if template else text(job) for template, job in pages_of(found, 2) if template or job]
 
 
 def _shared(seen: Counter[str], size: int) -> dict[str, int]:

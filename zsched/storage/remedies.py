@@ -40,6 +40,11 @@ class Endpoint:
         """Return the server at the other end of *connection*."""
         return cls(vars(connection), is_tls=isinstance(connection, redis.SSLConnection))
 
+    @classmethod
+    def of_pool(cls, pool: redis.ConnectionPool, **found: Any) -> Self:
+        """Return the server of *pool*, as far as it is known, with what else was *found*."""
+        return cls({**pool.connection_kwargs, **found}, is_tls=issubclass(pool.connection_class, redis.SSLConnection))
+
     @property
     def url(self) -> str:
         """Its URL, without user and password."""

@@ -5,7 +5,6 @@ RQ's hash of a run has its call and options. If RQ has deleted it, an archive is
 unpickled, so the caller's serializer does not matter.
 """
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
 from zsched.storage.questions import Questions
-from zsched.storage.scripts import KEEP_OP_MS, Scripts
+from zsched.storage.scripts import Scripts
 from zsched.storage.signing import Signer
 
 MOST_WAITING: Final = 50_000  # runs of queues that are searched in one call: 1 ms of Redis
@@ -54,8 +53,8 @@ class Reruns:
             for run_id, signature in zip(rest, self._signatures(rest, records), strict=True):
                 record, run = records.get(run_id, []), Run(run_id, RunStatus.QUEUED)
                 rows += (run.schedule_id, run_id, run.nominal_ms, signature, len(record), *record)
-            own = {"is_once": int(is_once), "keep_retried_ms": _KEEP_RETRIED_MS, "op": op or uuid.uuid4().hex}
-            answers = self._call("retry", rest, rows, **own)
+            own = {"is_once": int(is_once), "keep_retried_ms": _KEEP_RETRIED_MS}
+            answers = self._call("retry", rest, rows, op=op, **own)
             rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
             for run_id, (word, detail) in answers.items():
                 if word == "GONE":
@@ -135,8 +134,7 @@ class Reruns:
 
     def _call(self, name: str, run_ids: Sequence[str], rows: list[Any], **arguments: Any) -> dict[str, tuple[str, str]]:
         """Return the word and detail of each of *run_ids*."""
-        own = {"op": uuid.uuid4().hex, "keep_op_ms": KEEP_OP_MS}
-        _, *texts = self._scripts.call(name, rows=rows, **own | arguments)
+        _, *texts = self._scripts.call(name, rows=rows, **arguments)
         answers = zip(map(text, texts[::2]), map(text, texts[1::2]), strict=True)
         return dict(zip(run_ids, answers, strict=True))
 

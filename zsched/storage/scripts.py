@@ -9,7 +9,8 @@ A script's header is its contract::
 
 Python gives arguments by keyword, and this module orders them. In Lua a key has its name and the suffix ``_key``, an
 argument has its name, and ``ROWS`` is the index of the first row in ARGV. So neither side counts. ``by``, who asks, is
-the same for all calls of a ``Scripts``; in a script without this argument it is ''. Replies begin with a word: OK, or
+the same for all calls of a ``Scripts``; in a script without this argument it is ''. ``op`` is a new operation, unless
+it is given; "-": the reply is not kept. Replies begin with a word: OK, or
 a reason for refusal; ``checked`` raises those of the fence.
 
 A piece of ``lua/lib`` has a header, too::
@@ -40,6 +41,7 @@ from functools import cache, partial
 from importlib import resources
 from itertools import chain, islice
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from redis.exceptions import NoScriptError
 
@@ -52,7 +54,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.meta import explained, garbled_among
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, NamedKey
 
-KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|USES|GIVES) +(.*(?:\n-- {8}.*)*)", re.MULTILINE)
 _HEADER = re.compile(r"(?:--(?! include ).*\n)+")
@@ -169,7 +170,7 @@ class Scripts:
     def _key(self, name: str, arguments: dict[str, Any]) -> str:
         function = self._keys.named(name)
         if name in _PER_CALL:
-            return function(arguments["id" if name != "op" else "op"])
+            return function(arguments["id"] if name != "op" else arguments.get("op") or uuid4().hex)
         return self._key_texts.setdefault(name, function())
 
 
@@ -187,11 +188,6 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
     if word == "GARBLED":
         raise garbled_among(keys, reply[1])
     return reply[1:] if word == "OK" else [word, *reply[1:]]
-
-
-def word_text(word: bytes | str) -> str:
-    """Return a word of a reply; its first may be decoded."""
-    return word.decode() if isinstance(word, bytes) else word
 
 
 def unknown_format(keys: Keys, theirs: int) -> errors.OtherFormat:

@@ -32,7 +32,7 @@ from redis.sentinel import (
 
 from zsched.config.urls import SentinelUrl, host_port
 from zsched.errors import ConfigError
-from zsched.storage.found import PATIENCE_S, FoundPool, Unfound, adopted_options, our_options
+from zsched.storage.found import FoundPool, Unfound, adopted_options, impatient, our_options
 from zsched.storage.remedies import Endpoint
 
 
@@ -58,9 +58,7 @@ class Pool(FoundPool):
         to_sentinels = {k: v for k, v in options.items() if k != "password"} | _of_sentinels(parsed)
         if to_sentinels.get("ssl"):
             to_sentinels |= {name: value for name, value in to_master.items() if name.startswith("ssl_")}
-        if to_sentinels["socket_timeout"] > PATIENCE_S:
-            to_sentinels |= {"socket_timeout": PATIENCE_S, "socket_connect_timeout": PATIENCE_S}
-        manager = Sentinel(parsed.sentinels, sentinel_kwargs=to_sentinels)  # type: ignore[no-untyped-call]  # redis-py's
+        manager = Sentinel(parsed.sentinels, sentinel_kwargs=impatient(to_sentinels))  # type: ignore[no-untyped-call]  # redis-py's
         to_master["connection_class"] = SentinelManagedSSLConnection if is_tls else SentinelManagedConnection
         return cls(parsed.master, Discovery(manager), **to_master)
 
@@ -175,25 +173,20 @@ def _no_master(asked: list[_Asked], master: str) -> tuple[str, str]:
     answering = [one for one in asked if not one.problem]
     silent = "; ".join(f"{_shown(one.sentinel)}: {one.problem}" for one in asked if one.problem)
     if not answering:
-        ping = _server(asked[0].sentinel).cli("PING")
+        ping = Endpoint.of_pool(asked[0].sentinel.connection_pool).cli("PING")
         return f"no Sentinel answers ({silent})", f"start them, or correct their addresses or password: {ping}"
     rest = f" (not asked: {silent})" if silent else ""
     if not any(master in one.masters for one in answering):
         known = ", ".join(sorted({name for one in answering for name in one.masters})) or "none at all"
         problem = f"the Sentinels know no master {master!r}, but {known}{rest}"
         return problem, f"correct its name in [redis] url; {_names(answering[0].sentinel)}"
-    told = _server(answering[0].sentinel).cli(*f"SENTINEL REPLICAS {master}".split())
+    told = Endpoint.of_pool(answering[0].sentinel.connection_pool).cli(*f"SENTINEL REPLICAS {master}".split())
     problem = f"the Sentinels know of no living master {master!r} now{rest}"
     return problem, f"one is chosen soon; if not, start its servers, which this lists: {told}"
 
 
-def _server(sentinel: redis.Redis) -> Endpoint:
-    pool = sentinel.connection_pool
-    return Endpoint(pool.connection_kwargs, is_tls=issubclass(pool.connection_class, redis.SSLConnection))
-
-
 def _names(sentinel: redis.Redis) -> str:
-    return f"this shows what they know: {_server(sentinel).cli(*'SENTINEL MASTERS'.split())}"
+    return f"this shows what they know: {Endpoint.of_pool(sentinel.connection_pool).cli(*'SENTINEL MASTERS'.split())}"
 
 
 def _of_sentinels(parsed: SentinelUrl) -> dict[str, Any]:
@@ -212,9 +205,7 @@ def _of_sentinels(parsed: SentinelUrl) -> dict[str, Any]:
 def _impatient(sentinel: redis.Redis) -> redis.Redis:
     """Return a client of the same Sentinel, without retries and with a short timeout."""
     theirs = sentinel.connection_pool
-    options = adopted_options(theirs)
-    for name in ("socket_timeout", "socket_connect_timeout"):
-        options[name] = min(options.get(name) or PATIENCE_S, PATIENCE_S)
+    options = impatient(adopted_options(theirs))
     return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=theirs.connection_class, **options))
 
 

@@ -49,7 +49,7 @@ class Server:
     def read(cls, wire: Wire) -> Self:
         """Ask any server, with the settings that decide whether it refuses writes. Raises as ``of``."""
         info = dict(line.split(":", 1) for line in text(wire.execute("INFO")).splitlines() if ":" in line)
-        found = cls(info, can_be_replaced=wire.finds_master)
+        found = cls(info, can_be_replaced=wire.found is not None)
         few = found.good_replicas is not None and (not found.good_replicas or found._has_refused("NOREPLICAS"))
         if not few and info.get("rdb_last_bgsave_status", "ok") == "ok":
             return found

@@ -9,8 +9,6 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import redis
-
 from zsched.storage.connection import Link
 from zsched.storage.remedies import Endpoint
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, RqKeys
@@ -60,5 +58,4 @@ class Shell(NamedTuple):
     @property
     def _server(self) -> Endpoint:
         name = {"host": "OWNER" if self.link.is_to_cluster else "MASTER"} if self.link.finds_master else {}
-        has_tls = issubclass(self.link.pool.connection_class, redis.SSLConnection)
-        return Endpoint({**self.link.pool.connection_kwargs, **name}, is_tls=has_tls)
+        return Endpoint.of_pool(self.link.pool, **name)

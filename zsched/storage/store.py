@@ -14,7 +14,6 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Any, Final
-from uuid import uuid4
 
 from zsched.core.entry import text
 from zsched.core.model import Schedule
@@ -34,7 +33,7 @@ from zsched.storage.named_texts import NamedTextStore, read_calendars
 from zsched.storage.reader import Reader
 from zsched.storage.records import read_records
 from zsched.storage.refusals import NO_VERSION, contended, demand, refusal
-from zsched.storage.scripts import KEEP_OP_MS, Scripts, word_text
+from zsched.storage.scripts import Scripts
 
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
@@ -74,8 +73,8 @@ class Store:
         self, ids: Sequence[str], note: str, until_ms: int | None = None, if_version: str | None = None
     ) -> dict[str, IdOutcome]:
         """Pause schedules, until a time if it is given: paused or unchanged."""
-        own = {"note": note, "until_ms": until_ms or "", "keep_op_ms": KEEP_OP_MS if if_version else 0}
-        _, *words = self._call("pause", if_version, ids, **own)
+        op = None if if_version else "-"
+        _, *words = self._call("pause", if_version, ids, note=note, until_ms=until_ms or "", op=op)
         return {id: _outcome(word, id, self.keys, if_version) for id, word in zip(ids, words, strict=True)}
 
     # -- one schedule ---------------------------------------------------------------------------------
@@ -124,14 +123,13 @@ class Store:
         "again" if it ran and has to run again; without any, one for now. Return fired, NOTFOUND, CHANGED:<version>,
         QUARANTINED or WRONGTYPE; and per run its id, None for an occurrence whose run exists, or is open.
         """
-        own = {"id": id} if op is None else {"id": id, "op": op}
-        word, _, *run_ids = self._call("run_now", version, [text for one in occurrences for text in one], **own)
-        return word_text(word), [None if run_id == b"-" else word_text(run_id) for run_id in run_ids]
+        rows = [each for one in occurrences for each in one]
+        word, _, *run_ids = self._call("run_now", version, rows, id=id, op=op)
+        return text(word), [None if run_id == b"-" else text(run_id) for run_id in run_ids]
 
     def _call(self, name: str, version: str | None, rows: Sequence[str | int], **arguments: Any) -> list[Any]:
         """Run a script; it changes only schedules with *version*, if one is given."""
-        own = {"op": uuid4().hex, "keep_op_ms": KEEP_OP_MS, "seen_version": version or ""}
-        return self._scripts.call(name, rows=rows, **own | arguments)
+        return self._scripts.call(name, rows=rows, **{"seen_version": version or ""} | arguments)
 
 
 def _unskippable(schedule: Schedule) -> str:
@@ -163,9 +161,8 @@ def resume(
     outcomes: dict[str, IdOutcome] = {}
     plans = dict.fromkeys(ids, "")
     for _ in range(1 + REPLANS):
-        own = {"op": uuid4().hex, "keep_op_ms": KEEP_OP_MS, "seen_version": if_version or "", **fence}
-        rows = [*chain(*plans.items())]
-        now_ms, *words = scripts.call(script, rows=rows, missed=missed.value, place=place, **own)
+        own = {"seen_version": if_version or "", "missed": missed.value, "place": place, **fence}
+        now_ms, *words = scripts.call(script, rows=[*chain(*plans.items())], **own)
         outcomes |= {id: _outcome(word, id, keys, if_version) for id, word in zip(plans, words[::2], strict=True)}
         again = [id for id in plans if outcomes[id].word == "AGAIN"]
         plans = dict.fromkeys(again, "")
@@ -202,6 +199,6 @@ def _skip_plan(record: Record, calendars: Calendars, now_ms: int) -> str:
     return " ".join(map(str, (*seen, plan.next or "-", *window, plan.jitter_ms, passed_text(passed))))
 
 
-def _outcome(word: bytes | str, id: str, keys: Keys, if_version: str | None = None) -> IdOutcome:
-    said = word_text(word)
+def _outcome(word: bytes, id: str, keys: Keys, if_version: str | None = None) -> IdOutcome:
+    said = text(word)
     return IdOutcome(said, error=refusal(said, id, keys, if_version=if_version))

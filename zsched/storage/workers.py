@@ -155,7 +155,8 @@ def slot_waits(wire: Wire, keys: Keys) -> SlotWaits:
     rq, now_ms = keys.rq, server_now_ms(wire, keys)
     limits = members(wire, rq.limits(), _LIMITS)
     heads = allowed_replies(wire, (("ZRANGE", rq.limit_waiting(one), 0, _HEAD - 1, "WITHSCORES") for one in limits))
-    waited = {one: head for one, head in zip(limits, heads, strict=True) if head and _is_ours(head[::2], keys)}
+    ours = [any(run_key(text(id), keys.namespace) for id in (head or ())[::2]) for head in heads]
+    waited = {one: head for one, head, is_ours in zip(limits, heads, ours, strict=True) if is_ours}
     commands: list[Command] = [
         *(("ZCARD", rq.limit_waiting(one)) for one in waited),
         *(("HGET", rq.limit(one), "concurrency") for one in waited),
@@ -186,10 +187,6 @@ def _runs(wire: Wire, keys: Keys, slots: Iterable[Sequence[bytes] | None]) -> li
     ids = [id for page in pages for id in page]
     jobs = dict(zip(ids, Jobs(wire, keys, tracebacks=False).read(ids), strict=True))
     return [[of_job(id, job, None) for id in page if (job := jobs[id]) is not None] for page in pages]
-
-
-def _is_ours(ids: Sequence[bytes], keys: Keys) -> bool:
-    return any(run_key(text(id), keys.namespace) for id in ids)
 
 
 def rate_limits(wire: Wire, keys: Keys) -> list[bytes]:

@@ -10,7 +10,6 @@ import redis
 from tests.builders.leaders import know
 from tests.integration.ends.tracking import Losing, Tracking
 from zsched.daemon import tracker
-from zsched.daemon.lost import LostDelays
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def losing(
     """A leader that counts a run as lost at once."""
     know(redis_client)
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
-    with closing(Losing(redis_client, redis_url, tmp_path / "archive.db", LostDelays(0, 0))) as losing:
+    with closing(Losing(redis_client, redis_url, tmp_path / "archive.db", (0, 0))) as losing:
         losing.follow()
         yield losing
 

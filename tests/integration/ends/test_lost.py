@@ -10,7 +10,6 @@ from tests.integration.ends.tracking import FUNC, Losing, agains, ago, lapse, re
 from tests.prefix import RQ
 from zsched.core.runs.job import rq_time
 from zsched.daemon import lost, tracker
-from zsched.daemon.lost import LostDelays
 from zsched.storage import jobs
 from zsched.storage.jobs import Registries
 
@@ -58,7 +57,7 @@ def test_a_run_that_may_still_start_is_not_lost(losing: Losing, why_not: str, tm
     elif why_not == "behind the head":
         taken(losing.redis, second)
     elif why_not == "pushed just now":
-        losing.be_patient(LostDelays(4000, 0))
+        losing.be_patient((4000, 0))
         taken(losing.redis, first)
 
     losing.step()
@@ -67,7 +66,7 @@ def test_a_run_that_may_still_start_is_not_lost(losing: Losing, why_not: str, tm
 
 
 def test_a_run_is_missing_for_a_while_before_it_counts_as_lost(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
-    losing.be_patient(LostDelays(60, 5))
+    losing.be_patient((60, 5))
     now_s = losing.redis.time()[0]
     runs = [losing.client.enqueue(FUNC, id=id).run_id or "" for id in "ab"]
     ago(losing.redis, *runs)
@@ -208,7 +207,7 @@ def test_lapsed_foreign_jobs_are_left_to_rq(losing: Losing) -> None:
 
 
 def test_the_default_delay_is_longer_than_a_worker_needs_to_start() -> None:
-    assert LostDelays(queued_s=60, missing_s=5) == lost.USUAL
+    assert (60, 5) == (lost.QUEUED_S, lost.MISSING_S)
 
 
 def test_the_search_for_lost_runs_rests_while_no_run_is_open(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:

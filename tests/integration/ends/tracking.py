@@ -19,7 +19,7 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import Run
 from zsched.daemon.follower import Follower
-from zsched.daemon.lost import LostDelays, LostRuns
+from zsched.daemon.lost import LostRuns
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
@@ -116,13 +116,14 @@ class Tracking:
 class Losing(Tracking):
     """A leader with a tracker and its lost runs by hand, and the archive that they read."""
 
-    def __init__(self, redis_client: redis.Redis, url: str, path: Path, patience: LostDelays) -> None:
+    def __init__(self, redis_client: redis.Redis, url: str, path: Path, patience: tuple[int, int]) -> None:
         super().__init__(redis_client, url, path)
         self.be_patient(patience)
 
-    def be_patient(self, patience: LostDelays) -> None:
+    def be_patient(self, patience: tuple[int, int]) -> None:
         """Set the delays after which a missing run counts as lost."""
-        self.lost = LostRuns(self, KEYS, self.tracker, patience).over(self.wire)  # type: ignore[arg-type]  # likewise
+        self.lost = LostRuns(self, KEYS, self.tracker).over(self.wire)  # type: ignore[arg-type]  # likewise
+        self.lost.queued_s, self.lost.missing_s = patience
 
     def reconnect(self) -> None:
         """Give tracker and lost runs a new connection in the same term, like the ``ChoreThread``."""

@@ -9,7 +9,6 @@ from zsched.core.clock import ManualClock
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.daemon.meter import Meter
-from zsched.daemon.releases import NextLook
 from zsched.daemon.tick import Tick, Ticker
 from zsched.storage.dispatch import DueRecurring, FireResult, PlannedDue, Stopped, Window
 from zsched.storage.lease import Term
@@ -64,7 +63,7 @@ class Scripts:
 class RqJobs:
     """RQ's own delayed jobs."""
 
-    look: NextLook = field(default_factory=NextLook)
+    look: int | None = None
     asked: list[tuple[int, bool]] = field(default_factory=list)
     terms: list[str] = field(default_factory=list)
 
@@ -74,7 +73,7 @@ class RqJobs:
     def end(self, term: Term) -> None:
         self.terms.append("end")
 
-    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> NextLook:
+    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> int | None:
         self.asked.append((now_ms, is_busy))
         return self.look
 

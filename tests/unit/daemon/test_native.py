@@ -10,7 +10,7 @@ from structlog.testing import LogCapture
 from tests.prefix import RQ
 from tests.unit.daemon.leading import Events
 from zsched.core.clock import ManualClock
-from zsched.daemon.releases import Native, NextLook
+from zsched.daemon.releases import AT_ONCE, Native
 from zsched.errors import RedisRefused, Stale
 from zsched.storage.dispatch import MovedJobs
 from zsched.storage.lease import Term
@@ -79,7 +79,7 @@ def test_delayed_jobs_are_looked_for_at_once_and_when_the_next_second_begins() -
 
     looks = [native.look_if_due(TERM, at_ms, is_busy=False) for at_ms in (NOW_MS, SECOND_MS - 1, SECOND_MS)]
 
-    assert [NextLook(next_ms=SECOND_MS)] * 2 == looks[:2]
+    assert [SECOND_MS] * 2 == looks[:2]
     assert 2 == len(jobs.moved)
 
 
@@ -89,7 +89,7 @@ def test_delayed_jobs_are_looked_for_at_once_and_when_the_next_second_begins() -
     ids=["due within the second", "no queues"],
 )
 def test_native_looks_again_when_a_job_is_due_or_a_second_later(jobs: _Jobs, next_ms: int, moved: int) -> None:
-    assert NextLook(next_ms=next_ms) == _native(jobs).look_if_due(TERM, NOW_MS, is_busy=False)
+    assert next_ms == _native(jobs).look_if_due(TERM, NOW_MS, is_busy=False)
     assert moved == len(jobs.moved)
 
 
@@ -133,7 +133,7 @@ def test_remaining_delayed_jobs_are_moved_at_once_one_script_per_pass_and_queues
 
     looks = [native.look_if_due(TERM, NOW_MS, is_busy=False) for _ in range(3)]
 
-    assert [True, True, False] == [look.has_more for look in looks]
+    assert [True, True, False] == [look == AT_ONCE for look in looks]
     assert [b"a", b"b", b"c"] == [asked[0] for asked in jobs.moved]
 
 
@@ -151,7 +151,7 @@ def test_a_script_that_takes_long_is_followed_by_smaller_ones() -> None:
 def test_many_queues_are_served_in_parts_and_completely() -> None:
     native = _native(jobs := _Jobs(names=[b"%d" % n for n in range(450)]))
 
-    while native.look_if_due(TERM, NOW_MS, is_busy=False).has_more:
+    while native.look_if_due(TERM, NOW_MS, is_busy=False) == AT_ONCE:
         pass
 
     assert [100, 100, 100, 100, 50] == [len(part) for part in jobs.moved]
@@ -189,7 +189,7 @@ def test_native_serves_only_the_chosen_queues(chosen: bool | tuple[str, ...], pa
     look = native.look_if_due(TERM, NOW_MS, is_busy=False)
 
     assert parts == jobs.moved
-    assert (look.next_ms is None) == (chosen is False)
+    assert (look is None) == (chosen is False)
     assert jobs.asked == (chosen is True)
 
 
@@ -228,7 +228,7 @@ def test_a_refusal_by_redis_is_logged_once_and_tried_again_a_second_later(events
     native = _native(jobs := _Jobs(error=RedisRefused("NOPERM")))
 
     for at_ms in (NOW_MS, NOW_MS + 1, SECOND_MS):
-        assert not native.look_if_due(TERM, at_ms, is_busy=False).has_more
+        assert native.look_if_due(TERM, at_ms, is_busy=False) != AT_ONCE
     jobs.error = None
     native.look_if_due(TERM, SECOND_MS + 1000, is_busy=False)
 

@@ -11,7 +11,7 @@ from structlog.testing import LogCapture
 from tests.prefix import RQ
 from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, Events, TickingLeader, hourly
 from zsched.core.occurrences.outcomes import Outcome
-from zsched.daemon.releases import NextLook
+from zsched.daemon.releases import AT_ONCE
 from zsched.daemon.tick import JUMP_MS, STEADY_MS, Tick
 from zsched.storage.dispatch import FireResult, Stopped
 
@@ -50,7 +50,7 @@ NEXT = [(SOON_MS, LATER_MS, SOON_MS), (LATER_MS, SOON_MS, SOON_MS), (SOON_MS, No
 def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
     leader: TickingLeader, next_ms: int | None, rqs_next_ms: int | None, expected: int | None
 ) -> None:
-    leader.rq.look = NextLook(next_ms=rqs_next_ms)
+    leader.rq.look = rqs_next_ms
 
     ticked = leader.tick(replace(NOTHING, next_ms=next_ms))
 
@@ -118,7 +118,7 @@ HELD = Stopped("HELD", NOW_MS, NOW_MS + 500)
     ("rqs_next_ms", "wait_ms"), [(None, 500), (NOW_MS + 900, 500), (NOW_MS + 200, 200), (NOW_MS - 5, 1)]
 )
 def test_rqs_jobs_continue_during_a_hold(leader: TickingLeader, rqs_next_ms: int | None, wait_ms: float) -> None:
-    leader.rq.look = NextLook(next_ms=rqs_next_ms)
+    leader.rq.look = rqs_next_ms
 
     assert Tick(wait_ms=wait_ms) == leader.tick(HELD)
     assert [(NOW_MS, False)] == leader.rq.asked
@@ -126,7 +126,7 @@ def test_rqs_jobs_continue_during_a_hold(leader: TickingLeader, rqs_next_ms: int
 
 @pytest.mark.parametrize("answer", [NOTHING, HELD])
 def test_remaining_jobs_of_rq_are_moved_at_once_also_during_a_hold(leader: TickingLeader, answer: Any) -> None:
-    leader.rq.look = NextLook(has_more=True, next_ms=NOW_MS)
+    leader.rq.look = AT_ONCE
 
     assert Tick(has_more=True) == leader.tick(answer)
 
@@ -140,7 +140,7 @@ def test_a_leader_that_may_not_fire_yet_moves_rqs_jobs_and_looks_again_in_time(
     assert wait_ms == held.wait_ms
     assert [] == leader.scripts.fired
     assert 1 == len(leader.rq.asked)
-    leader.rq.look = NextLook(has_more=True)
+    leader.rq.look = AT_ONCE
     assert Tick(has_more=True) == leader.ticker.hold(TERM, for_ms, look_ms)
 
 
@@ -227,7 +227,7 @@ def test_a_rule_that_cannot_be_quarantined_is_tried_again_and_not_logged(leader:
 )
 def test_rules_that_stay_do_not_keep_rqs_jobs_waiting(leader: TickingLeader, has_more: bool, expected: Tick) -> None:
     leader.scripts.words = ["changed"]
-    leader.rq.look = NextLook(has_more=has_more)
+    leader.rq.look = AT_ONCE if has_more else None
 
     ticked = leader.tick(replace(NOTHING, next_ms=NOW_MS, recurring=[hourly(1)]))
 
@@ -248,7 +248,7 @@ def test_an_outcome_is_logged_by_its_event_and_level(leader: TickingLeader, even
 def test_an_unknown_answer_is_an_error_of_its_schedule_and_the_pass_continues(
     leader: TickingLeader, events: Events
 ) -> None:
-    leader.scripts.words, leader.rq.look = ["teleported", "fired"], NextLook(next_ms=NOW_MS + 5)
+    leader.scripts.words, leader.rq.look = ["teleported", "fired"], NOW_MS + 5
 
     ticked = leader.tick(replace(NOTHING, recurring=[hourly(1), hourly(2)]))
 

@@ -8,7 +8,7 @@ from structlog.testing import LogCapture
 
 from tests.unit.daemon.leading import Events
 from zsched.core.clock import ManualClock
-from zsched.daemon.releases import NextLook, WaitingRuns
+from zsched.daemon.releases import AT_ONCE, WaitingRuns
 from zsched.errors import RedisUnavailable, ServerChanged, Stale
 from zsched.storage.dispatch import Stopped, Unblocked, Window
 from zsched.storage.lease import Term
@@ -56,7 +56,7 @@ def waiting_runs(dispatch: _Dispatch) -> WaitingRuns:
     return WaitingRuns(dispatch, dispatch.clock)  # type: ignore[arg-type]  # the fake
 
 
-def look(runs: WaitingRuns, dispatch: _Dispatch, *after_ms: float, is_busy: bool = False) -> list[NextLook]:
+def look(runs: WaitingRuns, dispatch: _Dispatch, *after_ms: float, is_busy: bool = False) -> list[int | None]:
     """Look after each of these times, by a server whose clock is ours."""
     found = []
     for ms in after_ms:
@@ -80,8 +80,8 @@ def test_the_next_round_is_a_quarter_of_a_second_later_while_runs_wait() -> None
 
     [first] = look(runs, dispatch, 0)
 
-    assert NextLook(next_ms=NOW_MS + 251) == first
-    assert NextLook(next_ms=NOW_MS + 251) == look(runs, dispatch, 250)[0]
+    assert NOW_MS + 251 == first
+    assert NOW_MS + 251 == look(runs, dispatch, 250)[0]
     assert 2 == len(dispatch.asked)
 
 
@@ -96,9 +96,9 @@ def test_an_idle_pass_before_that_is_a_ring_and_begins_a_round_at_once() -> None
 def test_a_leader_without_waiting_runs_sets_no_time_for_the_next_round() -> None:
     runs = waiting_runs(dispatch := _Dispatch(waits=False))
 
-    assert [NextLook()] * 2 == look(runs, dispatch, 0, 4999)
+    assert [None] * 2 == look(runs, dispatch, 0, 4999)
     assert 1 == len(dispatch.asked)
-    assert [NextLook()] == look(runs, dispatch, 1)
+    assert [None] == look(runs, dispatch, 1)
     assert 2 == len(dispatch.asked)
 
 
@@ -118,7 +118,7 @@ def test_a_run_that_begins_to_wait_brings_the_next_round_forward() -> None:
     dispatch.waits = True
     runs.expect()
 
-    assert NextLook(next_ms=NOW_MS + 251) == look(runs, dispatch, 1)[0]
+    assert NOW_MS + 251 == look(runs, dispatch, 1)[0]
     assert 2 == len(dispatch.asked)
 
 
@@ -129,7 +129,7 @@ def test_a_run_that_begins_to_wait_delays_no_round() -> None:
 
     runs.expect()
 
-    assert NextLook(next_ms=NOW_MS + 251) == look(runs, dispatch, 150)[0]
+    assert NOW_MS + 251 == look(runs, dispatch, 150)[0]
     assert asked + 1 == len(dispatch.asked)
 
 
@@ -140,7 +140,7 @@ def test_a_busy_leader_looks_forty_times_a_second_at_most() -> None:
 
     assert len(dispatch.asked) in (40, 41)
     assert ["0", "1", "2", "0"] == dispatch.asked[:4]
-    assert {True, False} == {one.has_more for one in looks}
+    assert {True, False} == {one == AT_ONCE for one in looks}
 
 
 def test_an_idle_leader_does_the_parts_of_a_round_one_after_the_other() -> None:
@@ -148,7 +148,7 @@ def test_an_idle_leader_does_the_parts_of_a_round_one_after_the_other() -> None:
 
     looks = look(runs, dispatch, 0, 0, 0)
 
-    assert [True, True, False] == [one.has_more for one in looks]
+    assert [True, True, False] == [one == AT_ONCE for one in looks]
     assert ["0", "1", "2"] == dispatch.asked
 
 
@@ -162,7 +162,7 @@ def test_runs_that_wait_in_any_part_of_a_round_bring_the_next_round_forward() ->
 
     _, last = look(runs, dispatch, 0, 0)
 
-    assert NextLook(next_ms=NOW_MS + 251) == last
+    assert NOW_MS + 251 == last
 
 
 @pytest.mark.parametrize(("parts", "takes_ms", "rest_ms"), [(1, 20.0, 200), (1, 100.0, 1000), (4, 30.0, 1200)])
@@ -170,7 +170,7 @@ def test_a_round_is_followed_by_a_rest_of_ten_times_its_length(parts: int, takes
     runs = waiting_runs(dispatch := _Dispatch(parts=parts, takes_ms=takes_ms))
 
     *_, last = look(runs, dispatch, *[0] * parts)
-    assert last.next_ms == NOW_MS + max(rest_ms, 250 - int(takes_ms)) + 1
+    assert last == NOW_MS + max(rest_ms, 250 - int(takes_ms)) + 1
     look(runs, dispatch, rest_ms - 1)
     assert parts == len(dispatch.asked)
     look(runs, dispatch, 1)

@@ -157,7 +157,7 @@ class ManualRecovery:
                 if not self._difference and (reason := self._refusal(found)):
                     raise RecoveryRefused(reason)
                 if found.objection is not None:  # the operator knows the objection, and forces it
-                    merge.allow_another()
+                    merge.restoring.is_forced = True
                 merge.on_restored = self._difference.add
                 return not found.is_nothing_lost
 

@@ -9,7 +9,7 @@ and the caller plans again from that. So one round trip is normally enough, and 
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, time, timedelta
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, Clock, from_ms
 from zsched.core.occurrences.outcomes import Outcome
@@ -129,9 +129,7 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
         midnight_ms, end_ms = _day(spec.tz, now_ms)
         today = build(replace(endless, starts_ms=midnight_ms), now_ms)
         return _next(spec, now_ms, id, max(today.last_until(now_ms) or 0, midnight_ms), end_ms)
-    if anchor is Anchor.INSTANT:
-        return _from_now(spec, endless, now_ms, id)
-    assert_never(anchor)
+    return _from_now(spec, endless, now_ms, id)
 
 
 def after_missed(trigger: Trigger, nominal_ms: int, now_ms: int, id: str = "") -> tuple[tuple[Passed, ...], Bracket]:

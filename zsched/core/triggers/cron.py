@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec, refuse_foreign, refuse_stray
-from zsched.core.triggers.wall_clock import CYCLE_YEARS, Layer, Times, WallRule, Year, shape
+from zsched.core.triggers.wall_clock import Layer, Times, WallRule, Year, shape
 from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule, show
 
@@ -88,11 +88,6 @@ class CronRule(WallRule):
     days: CronDays
     times: Times
     wildcard: bool
-
-    @property
-    def cycle_years(self) -> int:
-        """The years after which the calendar repeats."""
-        return CYCLE_YEARS
 
     def layers(self, year: Year) -> tuple[Layer, ...]:
         """One layer."""

@@ -156,9 +156,9 @@ class WallRule(ABC):
     """A set of wall seconds, given year by year; empty beyond the years 1 to 9999."""
 
     @property
-    @abstractmethod
     def cycle_years(self) -> int:
         """The years after which the rule repeats at the latest. If so many years have no match, no year has."""
+        return CYCLE_YEARS
 
     @abstractmethod
     def layers(self, year: Year) -> tuple[Layer, ...]:

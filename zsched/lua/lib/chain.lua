@@ -21,7 +21,7 @@ end
 function pushed_runs(id, last)
   local job = last and redis.pcall('HMGET', RQ_JOB .. last, 'status', 'zs_over') or {}
   local runs, is_missing = {}, last and job[1] ~= 'deferred' and not job[2]
-  for run in string.gmatch(string.match(redis.call('HGET', chains_key, id) or '', ' .*') or '', '%S+') do
+  for run in string.gmatch(string.match(redis.call('HGET', chains_key, id) or '', '%s.*') or '', '%S+') do
     runs[#runs + 1], is_missing = run, is_missing and run ~= last
   end
   runs[#runs + 1] = is_missing and last or nil

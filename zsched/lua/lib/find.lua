@@ -22,16 +22,12 @@ for word in string.gmatch(throttled_words, '%S+') do
   end
 end
 
--- Return whether *text* is a score of a ZSET. A lane may have had a score that is not a whole number.
-local function is_score(text)
-  local score = string.find(text, '^[%dinfe.+-]+$') and tonumber(text)
-  return score and score == score
-end
-
--- Return the place of a schedule by its *value* in the hash *key* of *place*.
+-- Return the place of a schedule by its *value* in the hash *key* of *place*. Its due time is a score of a ZSET; a lane
+-- may have had one that is not a whole number.
 local function standing(place, key, value)
   local lane, due_ms, since_ms, note = string.match(value, PARKED)
-  local is_due = due_ms and (is_score(due_ms) or place == 'quarantine' and due_ms == '-')
+  local score = string.find(due_ms or '', '^[%dinfe.+-]+$') and tonumber(due_ms)
+  local is_due = score and score == score or place == 'quarantine' and due_ms == '-'
   if not is_due or not lane_keys[lane] then
     return {place = 'quarantine', key = key, due_ms = '-', since_ms = '0', note = BROKEN}
   end

@@ -6,7 +6,7 @@
 -- TIME outside of the range of the caller's monotonic clock has jumped: firing by it could be early. A hold beyond the
 -- longest lease was written before the clock jumped back: it is ignored.
 -- include lib/fence.lua
-if now_ms < clock_from_ms or now_ms > clock_until_ms then
+if now_ms < tonumber(clock_from_ms) or now_ms > tonumber(clock_until_ms) then
   return {'JUMPED', now_ms}
 end
 if now_ms < hold_ms and hold_ms <= now_ms + LONGEST_HOLD then

@@ -44,14 +44,7 @@ end
 
 function push_now(orders)
   for _, one in ipairs(orders) do
-    if one.template or one.fields then
-      launch(one.run, one.queue, one)
-    else
-      queue_run(one.run, one.queue, one.at_front, one.rate_limit)
-      if one.deadline_ms then
-        set_deadline(one.run, one.deadline_ms)
-      end
-    end
+    launch(one.run, one.queue, one)
   end
   push_all()
 end

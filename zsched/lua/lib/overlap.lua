@@ -3,7 +3,7 @@
 -- USES   now_ms waiting_prefix
 -- GIVES  POLICIES  by name. A row has these functions:
 --          at_due(one, last, patience_ms)  for *one*, a due occurrence with its id, mode, limit, run and queue:
---            'overlap', run | 'deferred', run | 'free', why the run before does not count | 'broken', the problem. It
+--            'overlap', run | 'deferred', run | 'fired', why the run before does not count | 'quarantined', why. It
 --            only reads, and without a `join` it does not read *one*
 --          join(one)  if its runs wait for others or replace them: writes the chain with the new run (lib/chain.lua),
 --            after the run was launched, or made to wait because of one.waits. unblock.lua has what follows
@@ -13,7 +13,7 @@
 POLICIES = {allow = {}, skip = {}, queue = {}, cancel_previous = {}}
 
 function POLICIES.allow.at_due()
-  return 'free'
+  return 'fired'
 end
 
 -- skip: only the last run counts, unless it has waited in its queue for too long.
@@ -22,23 +22,20 @@ local waits_before
 function POLICIES.skip.at_due(_, last, patience_ms)
   local status = last and redis.pcall('HGET', RQ_JOB .. last, 'status')
   if not is_open(status) then
-    return 'free'
+    return 'fired'
   end
-  local queued_at, is_over = unpack(redis.call('HMGET', RQ_JOB .. last, 'enqueued_at', 'zs_over'))
-  if status == 'rate_limited' and (queued_at or '') == '' then  -- it waits for its first slot
-    queued_at = redis.call('HGET', RQ_JOB .. last, 'created_at')
+  local is_over, queued_at, created_at =
+    unpack(redis.call('HMGET', RQ_JOB .. last, 'zs_over', 'enqueued_at', 'created_at'))
+  if (queued_at or '') == '' then  -- with a rate limit it waits for its first slot
+    queued_at = status == 'rate_limited' and created_at
   end
+  waits_before = waits_before or iso(now_ms - patience_ms)
   if is_over then  -- see restore_runs.lua
-    return 'free'
-  elseif status == 'started' then
-    if not is_in_the_way(job_of(last)) then
-      return 'free', 'previous_worker_silent'
-    end
-  elseif queued_at and queued_at ~= '' then
-    waits_before = waits_before or iso(now_ms - patience_ms)
-    if queued_at < waits_before then
-      return 'free', 'previous_waits_too_long'
-    end
+    return 'fired'
+  elseif status == 'started' and not is_in_the_way(job_of(last)) then
+    return 'fired', 'previous_worker_silent'
+  elseif status ~= 'started' and queued_at and queued_at < waits_before then
+    return 'fired', 'previous_waits_too_long'
   end
   return 'overlap', last
 end
@@ -49,7 +46,7 @@ end
 function POLICIES.queue.at_due(one, last)
   local key = waiting_prefix .. one.id
   if not is_a(key, 'list') then
-    return 'broken', 'wrong type at ' .. key .. ' (' .. redis.call('TYPE', key).ok .. ')'
+    return 'quarantined', 'wrong type at ' .. key .. ' (' .. redis.call('TYPE', key).ok .. ')'
   end
   one.before = {}  -- also a run that is over: its end is the reason of the next launch
   local room, newest = one.limit, nil
@@ -75,16 +72,12 @@ function POLICIES.queue.at_due(one, last)
     newest = redis.call('LINDEX', key, -1) or newest
   end
   one.waits = newest ~= nil
-  return newest and 'deferred' or 'free', newest
+  return newest and 'deferred' or 'fired', newest
 end
 
 function POLICIES.queue.join(one)
   local key, left = waiting_prefix .. one.id, one.left or {}
-  if one.waits then
-    follow(one.id, 'queue', one.before)
-  else
-    follow(one.id, 'queue', {}, one.run)
-  end
+  follow(one.id, 'queue', one.waits and one.before or {}, not one.waits and one.run or nil)
   if one.left then
     redis.call('DEL', key)
   end
@@ -97,7 +90,7 @@ end
 -- cancel_previous: the leader withdraws earlier runs that wait, and asks the workers of the others to stop them.
 function POLICIES.cancel_previous.at_due(one, last)
   one.before = open_jobs(one.id, pushed_runs(one.id, last))
-  return 'free'
+  return 'fired'
 end
 
 function POLICIES.cancel_previous.join(one)

@@ -22,13 +22,6 @@
 -- include lib/texts.lua
 local WORDS = '^' .. string.rep('(%S+) ', 9) .. '(.*)$'
 
--- Return the shape in ARGV at *at*, and where it ends (core/record.py).
-local function shape_at(at)
-  local after_own = at + 4 + 2 * tonumber(ARGV[at + 3])
-  local after = after_own + 2 + 2 * tonumber(ARGV[after_own + 1])
-  return {lane = ARGV[at + 1], first_own = at + 4, after_own = after_own, first = after_own + 2, after = after}, after
-end
-
 local function kind_in(words, shapes)
   local shape, run, place, nominal_ms, last, state, t_us, job_size, own_size, note = string.match(words, WORDS)
   return {shape = shapes[shape], run = run, rest_of_run = string.match(run, '^%+(.*)$'), place = place,
@@ -40,7 +33,11 @@ function rows_given()
   local argv, rows, kinds, at = ARGV, {}, {}, ROWS + 2  -- a global name takes a search each time
   local shapes = {['0'] = {lane = '-', first_own = 1, after_own = 1, first = 1, after = 1}}
   for n = 1, tonumber(ARGV[ROWS + 1]) do
-    shapes[string.format('%d', n)], at = shape_at(at)
+    local after_own = at + 4 + 2 * tonumber(ARGV[at + 3])
+    local after = after_own + 2 + 2 * tonumber(ARGV[after_own + 1])
+    shapes[string.format('%d', n)] = {lane = ARGV[at + 1], first_own = at + 4, after_own = after_own,
+      first = after_own + 2, after = after}
+    at = after
   end
   local match, count = string.match, tonumber(argv[at + 1])
   at = at + 2

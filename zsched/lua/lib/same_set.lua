@@ -10,14 +10,11 @@
 -- The same rule as is_same_set of core/recovery/difference.py: if the data set or the archive has no name, only people
 -- and addresses can decide. The check is in the script that restores, since another data set may come after the
 -- comparison.
-is_other = false
 named = redis.call('HGET', meta_key, 'gen')
-if named and names ~= '' then
-  is_other = true
-  for name in string.gmatch(names, '%S+') do
-    is_other = is_other and not string.find(' ' .. named .. ' ', ' ' .. name .. ' ', 1, true)
-  end
-  if is_other and is_forced ~= '1' then
-    return {'OTHER', now_ms}
-  end
+is_other = named and names ~= ''
+for name in string.gmatch(names, '%S+') do
+  is_other = is_other and not string.find(' ' .. named .. ' ', ' ' .. name .. ' ', 1, true)
+end
+if is_other and is_forced ~= '1' then
+  return {'OTHER', now_ms}
 end

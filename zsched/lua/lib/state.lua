@@ -21,13 +21,9 @@ end
 function with_count(state, name, number)
   local words = {}
   for word, value in string.gmatch(state or '', '(%l+)=(%d+)') do
-    if word ~= name then
-      words[#words + 1] = word .. '=' .. value
-    end
+    words[#words + 1] = word ~= name and word .. '=' .. value or nil
   end
-  if number > 0 then
-    words[#words + 1] = name .. '=' .. string.format('%.0f', number)
-  end
+  words[#words + 1] = number > 0 and name .. '=' .. string.format('%.0f', number) or nil
   return table.concat(words, ',')
 end
 
