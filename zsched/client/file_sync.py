@@ -22,6 +22,7 @@ from zsched.core.entry import text
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.options.choices import IfExists
+from zsched.core.options.define import define
 from zsched.core.options.revision import PAYLOAD, is_same
 from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.spec import Calendars, TriggerSpec
@@ -50,8 +51,10 @@ class FileSync:
         Raises:
             InvalidSchedule, TriggerError: as ``client.schedule``; but ``ends`` may have passed. RedisUnavailable.
         """
-        definition = self._putting.define(func, options)
-        rule = with_calendars(replace(_rule(definition), ends_ms=None), self.calendars)
+        definition = define(func, options, "", self._putting.urgencies)
+        if not isinstance(definition.when, TriggerSpec):
+            raise InvalidSchedule("at", definition.when, "a one-shot has no rule", GIVE_A_RULE)
+        rule = with_calendars(replace(definition.when, ends_ms=None), self.calendars)
         check(rule, self._client._clock.now_ms())
         self._puts.from_definition(definition)
         return definition
@@ -131,10 +134,3 @@ def _condition(definition: Definition, held: ScheduleWithOptions | None) -> Defi
 def _is_other(word: str) -> bool:
     """Return True if *word* says that the schedule is not as it was compared."""
     return is_changed(word) or word == "EXISTS"
-
-
-def _rule(definition: Definition) -> TriggerSpec:
-    """Return the rule of a recurring *definition*. Raises InvalidSchedule for a one-shot."""
-    if not isinstance(definition.when, TriggerSpec):
-        raise InvalidSchedule("at", definition.when, "a one-shot has no rule", GIVE_A_RULE)
-    return definition.when

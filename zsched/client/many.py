@@ -120,7 +120,7 @@ class BulkPut:
         yield self._refused
 
     def _answered(self, portion: _Portion, replies: Replies) -> list[PutOutcome]:
-        now_ms, found = replies.now_ms, []
+        now_ms, found = replies.place.at_ms, []
         for (number, put), word, due_ms in zip(portion.items, replies.words, replies.due_ms, strict=True):
             error = None
             if word == b"AGAIN":

@@ -185,10 +185,6 @@ class Putting:
     def _durability(self) -> Durability:
         return self._new_durability()
 
-    def define(self, func: Any, options: Mapping[str, Any]) -> Definition:
-        """Return the definition of a schedule, after all checks that need no Redis. Raises InvalidSchedule."""
-        return define(func, options, uuid4().hex if options.get("id") is None else "", self.urgencies)
-
     def by_puts(self, puts: PutScripts) -> Putting:
         """Return the same with other *puts*, which have another caller's name."""
         other = copy(self)
@@ -214,7 +210,7 @@ class Putting:
             answer = self._durably(definition.id, act, again) if definition.durable else act()
         if answer.word not in DONE:
             demand(answer.word, definition.id, self._puts.keys, run_id=answer.detail)
-        next_at = None if answer.word == "kept" else from_ms(answer.now_ms)
+        next_at = None if answer.word == "kept" else from_ms(answer.place.at_ms)
         return Scheduled(definition.id, answer.word, next_at, answer.detail)
 
     def put_many(self, rows: Iterable[ScheduleRow], on_progress: Callable[[int], None], refused: Refused) -> Many:
@@ -258,7 +254,7 @@ class Putting:
         """Return the result of a put. Raises ScheduleInPast, ScheduleExists, VersionConflict: it was refused."""
         due_ms = None if answer.detail is None else int(answer.detail)
         if answer.word not in DONE:
-            about = {"due_ms": due_ms, "now_ms": answer.now_ms, "if_version": put.if_version}
+            about = {"due_ms": due_ms, "now_ms": answer.place.at_ms, "if_version": put.if_version}
             demand(answer.word, put.id, self._puts.keys, **about)
         if due_ms is None:
             return Scheduled(put.id, answer.word, None, None, answer.version)
@@ -291,7 +287,7 @@ class Putting:
             answer = self._puts.put(put, op, first_times.plan(put.rule, put.id))
             if answer.word != "AGAIN":
                 return answer
-            first_times.tell(answer.now_ms)
+            first_times.tell(answer.place.at_ms)
         raise outdated()
 
     def _first_times(self) -> FirstTimes:
