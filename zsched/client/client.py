@@ -140,7 +140,7 @@ class Client(Schedules):
         schedule begins when it came within them. Raises InvalidSchedule.
         """
         other = copy(self)
-        other._by, other._limits = check_by(by), limits
+        other._by, other._limits = check_by(by), limits if limits and any(limits) else None
         for name in _NAMED:
             other.__dict__.pop(name, None)
         other._folded = self._folded  # the kept part of the log
@@ -295,7 +295,7 @@ class Client(Schedules):
     def _history(self) -> HistoryReader:
         from zsched.storage.history_reader import HistoryReader
 
-        if self._limits is None or self._limits.are_none:
+        if self._limits is None:
             return HistoryReader(self._link, self._keys, self._folded)
         from zsched.storage.limited import LimitedHistoryReader
 

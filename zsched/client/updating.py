@@ -155,15 +155,8 @@ class Updating:
             if signer is None:
                 raise BadSignature("it is signed, and this client has no keys")
             signer.check_found(found.id, found.next_ms if found.kind == "once" else None, fields)
-            if (path := _function_of(fields)) != found.func:  # a new payload would be made with that
+            if (path := called(fields).paths[0]) != found.func:  # a new payload would be made with that
                 raise BadSignature(f"it shows the function {found.func!r}, and is signed for {path!r}")
-        except BadSignature as error:
-            raise InvalidSchedule("id", found.id, str(error), remedy) from error
-
-
-def _function_of(fields: Mapping[str, bytes]) -> str:
-    """Return the path of the function in the payload. Raises BadSignature."""
-    try:
-        return called(fields).paths[0]
-    except NotPlain as error:
-        raise BadSignature(f"its call cannot be read: {error}") from error
+        except (BadSignature, NotPlain) as error:
+            problem = f"its call cannot be read: {error}" if isinstance(error, NotPlain) else str(error)
+            raise InvalidSchedule("id", found.id, problem, remedy) from error
