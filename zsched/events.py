@@ -44,10 +44,8 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
         processors=[
             structlog.contextvars.merge_contextvars,
             _Thinned(SystemClock()),
-            _cut,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.StackInfoRenderer(),
             *_rendering(console, colors=is_terminal and not os.environ.get("NO_COLOR")),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -59,8 +57,8 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
 def _rendering(console: bool, *, colors: bool) -> list[Processor]:
     if console:
         plain = structlog.dev.plain_traceback  # not rich's, whatever is installed: the same text everywhere
-        return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
-    return [structlog.processors.format_exc_info, _cut_exception, structlog.processors.JSONRenderer()]
+        return [_cut, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    return [structlog.processors.format_exc_info, _cut, structlog.processors.JSONRenderer()]
 
 
 class _Thinned:
@@ -84,15 +82,9 @@ class _Thinned:
 
 
 def _cut(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Cut long texts and lists to their beginnings."""
-    return {name: _short(value) for name, value in event.items()}
-
-
-def _cut_exception(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Cut a traceback to its beginning: the message in it may be long."""
-    if isinstance(traceback := event.get("exception"), str):
-        event["exception"] = truncated(traceback, _LONGEST_TRACEBACK)
-    return event
+    """Cut long texts and lists to their beginnings; of a traceback, whose message may be long, more is left."""
+    traceback, cut = event.get("exception"), {name: _short(value) for name, value in event.items()}
+    return cut | ({"exception": truncated(traceback, _LONGEST_TRACEBACK)} if isinstance(traceback, str) else {})
 
 
 def _short(value: object) -> object:

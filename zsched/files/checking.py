@@ -183,11 +183,7 @@ class ClientChecks:
         self._calendars: dict[str, Calendar] = {}
         self.allow, self._sync, self._importing = allow, FileSync(client, self._calendars), importing
         self._lookup, self._folder = Lookup(), folder
-
-    @property
-    def unchecked(self) -> Mapping[str, str]:
-        """Return the function paths that could not be imported from here, each with its missing module."""
-        return self._lookup.absent
+        self.unchecked = self._lookup.absent  # paths that could not be imported from here, each with its missing module
 
     def calendar(self, name: str, table: Mapping[str, Any], owner: str) -> Calendar:
         """Return the calendar of a table, which entries may name. Raises InvalidSchedule."""

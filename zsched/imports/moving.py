@@ -253,11 +253,6 @@ def owners(client: Client) -> list[str]:
     return sorted({owner for schedule in client.list() if (owner := schedule.owner) and is_owner(owner)})
 
 
-def owned(client: Client, owner: str) -> list[Schedule]:
-    """Return the schedules of *owner*, also ended ones."""
-    return [schedule for schedule in client.list() if schedule.owner == owner]
-
-
 def undo(client: Client, link: Link, owner: str, now_ms: Callable[[], int], on_progress: OnProgress) -> Undone:
     """
     Cancel all schedules of *owner*. *now_ms* returns the server's time; *on_progress* is called with the number done,
@@ -266,7 +261,7 @@ def undo(client: Client, link: Link, owner: str, now_ms: Callable[[], int], on_p
     Raises:
         RedisUnavailable: in the middle; the same call again continues from there.
     """
-    undone, schedules = Undone(), owned(client, owner)
+    undone, schedules = Undone(), list(client.list(owner=owner))
     for number, schedule in enumerate(schedules, 1):
         if schedule.trigger is None and schedule.kind == "once":
             if reason := _give_back(client, link, owner, schedule, now_ms()):
