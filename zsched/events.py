@@ -14,9 +14,8 @@ names and errors come from other programs. Of an event of one schedule, a line a
 import contextlib
 import os
 import sys
-import threading
 from itertools import islice
-from typing import Final, Self, TextIO
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -37,7 +36,7 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
     *level* is the lowest level written, *format* auto, console or json (auto: console if *stream* is a
     terminal), *stream* stderr unless given. Colours only on a terminal, and not if NO_COLOR is set.
     """
-    target = sys.stderr if stream is None else stream
+    sink = _Sink(target := stream or sys.stderr)
     is_terminal = _is_terminal(target)
     console = format == "console" or (format == "auto" and is_terminal)
     structlog.configure(
@@ -49,7 +48,7 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
             *_rendering(console, colors=is_terminal and not os.environ.get("NO_COLOR")),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=_Sink(target),
+        logger_factory=lambda *_: sink,
         cache_logger_on_first_use=False,  # so that configure() reaches loggers that were used already
     )
 
@@ -106,35 +105,27 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-class _Sink:
+class _Sink(structlog.WriteLogger):
     """
-    The output of rendered events. Lines of several threads do not mix.
+    The output of rendered events, the same for all loggers of a process. Lines of several threads do not mix.
 
-    A line that cannot be written (broken pipe, full disk, closed file) is dropped. The class is its own
-    logger factory, because all loggers of a process share the stream and its lock.
+    A line that cannot be written (broken pipe, full disk, closed file) is dropped.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
-
-    def __call__(self, *_: object) -> Self:
-        return self
-
-    def write(self, line: str) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):
+    def msg(self, message: str) -> None:
+        """Write *message*, a line."""
+        with contextlib.suppress(OSError, ValueError):
             try:
-                self._stream.write(line + "\n")
-                self._stream.flush()
+                super().msg(message)
             except BrokenPipeError:
                 self._discard()
 
-    debug = info = warning = error = critical = write
+    debug = info = warning = error = critical = msg
 
     def _discard(self) -> None:
         """Redirect the stream to /dev/null. The rest of its buffer would make the interpreter exit with 120."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(nowhere, self._stream.fileno())
+            os.dup2(nowhere, self._file.fileno())
         finally:
             os.close(nowhere)

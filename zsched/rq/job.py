@@ -36,9 +36,8 @@ class Job(rq.job.Job):
         self.permission = _MADE_HERE
         self._fields: dict[str, Any] = {}  # of its hash
         self._is_meta_foreign = False  # another process wrote it since the decision
-        self._trusted = self.serializer
+        self._trusted = trusted_of(self.serializer)
         if self._guard.is_on:
-            self._trusted = trusted_of(self.serializer)
             self.serializer = plain_of(self.serializer, self._guard.reader)
 
     @property

@@ -82,21 +82,14 @@ def define(
 
 def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
     """Return the definition of a run that is pushed to its queue at once. Raises as ``define``."""
-    definition = define(func, options, fallback_id, presets, Now())
-    unique_ms = _unique_ms(options, definition)
-    return replace(definition, unique_ms=unique_ms) if unique_ms else definition
-
-
-def _unique_ms(options: Mapping[str, Any], definition: Definition) -> int:
-    """Return for how long the id of an immediate run keeps it; 0: each call is a run. Raises InvalidSchedule."""
-    given = options.get("unique_for")
+    definition, given = define(func, options, fallback_id, presets, Now()), options.get("unique_for")
     if options.get("id") is not None and definition.if_exists is not IfExists.REPLACE:
-        unique_ms: int = ONLY_ENQUEUE["unique_for"].form.check("unique_for", UNIQUE_S if given is None else given)
-        return unique_ms
+        check = ONLY_ENQUEUE["unique_for"].form.check
+        return replace(definition, unique_ms=check("unique_for", UNIQUE_S if given is None else given))
     if given is not None:
         problem = "each of these calls is another run"
         raise InvalidSchedule("unique_for", given, problem, 'give id= and if_exists="keep" (or "error") too')
-    return 0
+    return definition
 
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
