@@ -272,7 +272,7 @@ def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
         _remark(context, owner, bool(ids))
         return DONE
     with Progress("undoing", is_quiet=invocation.wants_json) as progress:
-        undone = undo(context.client, context.link, owner, context.now_ms, progress.at)
+        undone = undo(context.client, owner, progress.at)
     tell_undone(invocation, owner, undone)
     back = [*undone.cancelled, *undone.given_back]
     _remark(context, owner, bool(back or undone.kept))
