@@ -114,8 +114,8 @@ class FileSync:
             for outcome in outcomes:
                 if _is_other(text(outcome.word)):
                     yield outcome.number, None
-                elif (error := outcome.refusal(self.keys)) is not None:
-                    yield outcome.number, error
+                elif outcome.error is not None:
+                    yield outcome.number, outcome.error
                 else:
                     next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
                     yield outcome.number, Scheduled(outcome.put.id, text(outcome.word), next_at, None)

@@ -227,7 +227,7 @@ class Putting:
 
         reader.on_definition = demand_archive
         puts = self.bulk()
-        many = put_rows(rows, reader, puts, self._puts.keys, on_progress)
+        many = put_rows(rows, reader, puts, on_progress)
         if is_durable and many.done > len(many.errors):
             self._durability.wait_for(reversed(puts.places), f"{many.done - len(many.errors)} rows")
         if many.errors and refused is Refused.RAISE:

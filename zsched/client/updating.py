@@ -116,7 +116,7 @@ class Updating:
                     problem = f"schedule {id!r} was changed meanwhile; sign it once more"
                     outcomes[id] = IdOutcome("", error=Contended(problem))
                 else:
-                    outcomes[id] = IdOutcome("signed", error=outcome.refusal(self._puts.keys))
+                    outcomes[id] = IdOutcome("signed", error=outcome.error)
         return outcomes
 
     def _revised(self, found: Schedule, changes: Mapping[str, Any]) -> Definition:
