@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from zsched.client.putting import RowReader, outdated
+from zsched.client.putting import Putting, RowReader, outdated
 from zsched.core.entry import text
 from zsched.core.model import Many
 from zsched.core.occurrences.first_times import REPLANS, Bracket, FirstTimes
@@ -177,18 +177,22 @@ class BulkPut:
         yield from (self._close(key) for key in list(self._open))
 
 
-def put_rows(
-    rows: Iterable[Mapping[str, Any]], reader: RowReader, puts: BulkPut, on_progress: Callable[[int], None]
-) -> Many:
-    """Put *rows*; see ``Client.schedule_many``."""
-    many = Many()
+def put_rows(putting: Putting, rows: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None]) -> Many:
+    """Put *rows* as *putting* does; see ``Client.schedule_many``. An archive is asked for by the first durable row."""
+    reader, puts = RowReader(putting._puts, putting.urgencies), putting.bulk()
+    many, is_durable = Many(), False
 
     def items() -> Iterator[Numbered]:
+        nonlocal is_durable
         for number, row in enumerate(rows):
             many.ids.append(None)
             many.outcomes.append(None)
             try:
-                yield number, reader.read(row)
+                put = reader.read(row)
+                if put.shape.durable and not is_durable:
+                    putting._durability.require("no row with durable=True was written")
+                    is_durable = True
+                yield number, put
             except (InvalidSchedule, ScheduleExists, TriggerError) as error:
                 many.errors.append((number, error))
             except (TypeError, ValueError) as error:  # not a mapping of names
@@ -208,4 +212,6 @@ def put_rows(
     for name, count in Counter(filter(None, many.outcomes)).items():
         setattr(many, name, count)
     many.errors.sort(key=lambda failed: failed[0])
+    if is_durable and accepted:
+        putting._durability.wait_for(reversed(puts.places), f"{accepted} rows")
     return many

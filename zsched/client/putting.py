@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from zsched.client.calls import Typed, lost_call, naming_lost_call
 from zsched.core.clock import Clock, from_ms
-from zsched.core.model import At, Definition, Many, RowsRefused, Scheduled
+from zsched.core.model import At, Many, RowsRefused, Scheduled
 from zsched.core.occurrences.first_times import REPLANS, FirstTimes, PlannedRule
 from zsched.core.options.arguments import check_id, seconds_to_ms
 from zsched.core.options.choices import Refused
@@ -65,14 +65,12 @@ class _Known(NamedTuple):
 
 class RowReader:
     """
-    Checks and encodes rows by the presets *urgencies*; remembers *remembered* shapes. ``on_definition`` is called
-    with that of each new one. Thread-safe.
+    Checks and encodes rows by the presets *urgencies*; remembers *remembered* shapes. Thread-safe.
     """
 
     def __init__(self, puts: PutScripts, urgencies: Presets, remembered: int = _MANY) -> None:
         self._puts, self._encoder, self._urgencies, self._remembered = puts, puts.encoder, urgencies, remembered
         self._calendars = puts.calendars if remembered == _SINGLE else cache(puts.calendars)  # once for many rows
-        self.on_definition: Callable[[Definition], None] | None = None
         self._one_shots: dict[_Key, _Known] = {}
         self._recurring: dict[_Key, _Known] = {}
         self._shapes: dict[Shape, Shape] = {}
@@ -141,8 +139,6 @@ class RowReader:
         typed = func if isinstance(func, Typed) else None
         options = options if typed is None else typed.complete_options(options)
         definition = define(func, options, uuid4().hex if options.get("id") is None else "", self._urgencies)
-        if self.on_definition is not None:
-            self.on_definition(definition)
         put, path = self._puts.from_definition(definition), function_path(func)
         if isinstance(definition.when, TriggerSpec):
             assert put.rule is not None
@@ -217,19 +213,7 @@ class Putting:
         """Put rows. Raises RowsRefused, after all others were written, if *refused* says so; NotArchived."""
         from zsched.client.many import put_rows
 
-        reader, is_durable = RowReader(self._puts, self.urgencies), False
-
-        def demand_archive(definition: Definition) -> None:  # once per shape of rows
-            nonlocal is_durable
-            if definition.durable and not is_durable:
-                self._durability.require("no row with durable=True was written")
-                is_durable = True
-
-        reader.on_definition = demand_archive
-        puts = self.bulk()
-        many = put_rows(rows, reader, puts, on_progress)
-        if is_durable and many.done > len(many.errors):
-            self._durability.wait_for(reversed(puts.places), f"{many.done - len(many.errors)} rows")
+        many = put_rows(self, rows, on_progress)
         if many.errors and refused is Refused.RAISE:
             raise RowsRefused(many)
         return many
