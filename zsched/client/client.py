@@ -145,7 +145,8 @@ class Client(Schedules):
             other.__dict__.pop(name, None)
         other._folded = self._folded  # the kept part of the log
         other._puts = self._puts.acting_as(by)  # what it found out about Redis stays known
-        other._putting = self._putting.by_puts(other._puts)  # and the shapes of earlier puts
+        other._putting = copy(self._putting)  # and the shapes of earlier puts
+        other._putting._puts = other._puts
         return other
 
     # -- schedule -----------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from copy import copy
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
@@ -180,12 +179,6 @@ class Putting:
     @cached_property
     def _durability(self) -> Durability:
         return self._new_durability()
-
-    def by_puts(self, puts: PutScripts) -> Putting:
-        """Return the same with other *puts*, which have another caller's name."""
-        other = copy(self)
-        other._puts = puts
-        return other
 
     def put(self, func: Any, options: Mapping[str, Any], op: str | None = None) -> Scheduled:
         """Put a schedule, as the operation *op*."""
