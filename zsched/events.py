@@ -36,8 +36,9 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
     *level* is the lowest level written, *format* auto, console or json (auto: console if *stream* is a
     terminal), *stream* stderr unless given. Colours only on a terminal, and not if NO_COLOR is set.
     """
-    sink = _Sink(target := stream or sys.stderr)
-    is_terminal = _is_terminal(target)
+    sink, is_terminal = _Sink(target := stream or sys.stderr), False
+    with contextlib.suppress(ValueError):  # it is closed
+        is_terminal = target.isatty()
     console = format == "console" or (format == "auto" and is_terminal)
     structlog.configure(
         processors=[
@@ -96,13 +97,6 @@ def _short(value: object) -> object:
     if isinstance(value, list | tuple | set | frozenset):
         return [_short(each) for each in islice(value, _MOST)]
     return value
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    try:
-        return stream.isatty()
-    except ValueError:  # closed
-        return False
 
 
 class _Sink(structlog.WriteLogger):

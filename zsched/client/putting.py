@@ -294,10 +294,9 @@ def _look_up(known: Mapping[_Key, V], options: Mapping[str, Any]) -> tuple[_Key 
     except Exception:  # a datetime asks its tzinfo
         texts = {name: tuple(value) if _is_texts(value) else value for name, value in options.items()}
     key = (*texts.items(), *map(type, options.values()))
-    try:
+    with suppress(Exception):
         return key, known.get(key)
-    except Exception:
-        return None, None
+    return None, None
 
 
 def _is_texts(value: object) -> bool:

@@ -12,6 +12,7 @@ import difflib
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Final, Literal, Union
 
@@ -122,10 +123,9 @@ def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) ->
         raise InvalidTask(path, _declared(given), NOT_GIVEN, problem, f"rename it, {given.name}_ for example")
     annotation = Any if given.annotation is inspect.Parameter.empty else _resolved(path, func, given)
     if given.default is not NO_DEFAULT:
-        try:
+        misfit = None
+        with suppress(Exception):  # a type that cannot be checked is reported with the first payload
             misfit = _misfit(annotation, given.default)
-        except Exception:  # a type that cannot be checked is reported with the first payload
-            misfit = None
         if misfit is not None:
             problem = f"its default is not of its type {inspect.formatannotation(annotation)}"
             raise InvalidTask(path, given.name, given.default, problem, "give it another default, or another type")
@@ -193,7 +193,6 @@ def _choices(hint: Any) -> list[Any]:
 def _is_of_outer(hint: Any, value: object) -> bool:
     """Return True if *value* is of the outer type of *hint*: a list for list[int]."""
     classes = [dict if typing.is_typeddict(one) else typing.get_origin(one) or one for one in _members(hint)]
-    try:
+    with suppress(Exception):  # a Protocol, or a class's own code
         return any(isinstance(one, type) and isinstance(value, one) for one in classes)
-    except Exception:  # a Protocol, or a class's own code
-        return True
+    return True
