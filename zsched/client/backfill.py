@@ -93,10 +93,9 @@ class Backfiller:
         is_over = {looked_at[id]: is_over for id, is_over in self._history.held(list(looked_at)).items()}
         found = []
         for ms in times:
+            wanted = "again" if self._is_again and is_over.get(ms, True) else ""  # an open run is left alone
             if ms not in self._ran and ms not in is_over:
                 wanted = "once"
-            else:  # an open run is left alone
-                wanted = "again" if self._is_again and is_over.get(ms, True) else ""
             found.append(_Occurrence(ms, wanted))
         return found
 

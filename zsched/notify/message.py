@@ -78,11 +78,10 @@ class Message:
     @classmethod
     def of_problems(cls, namespace: str, key: str, now_ms: int, problems: Mapping[str, str]) -> Self:
         """Return the message of all *problems* of ``zsched status``, by name. *key*: for its id."""
-        text = f"zsched {namespace} is healthy again"
-        if problems:
-            text = f"zsched {namespace} is not healthy: {next(iter(problems.values()))}"
+        state = f"not healthy: {next(iter(problems.values()))}" if problems else "healthy again"
         id, at = _id_of(namespace, UNHEALTHY, key, *problems), iso(now_ms) or ""
-        return cls(id, UNHEALTHY, namespace, text, at, at, reason=" ".join(problems), details=tuple(problems.values()))
+        text, details = f"zsched {namespace} is {state}", tuple(problems.values())
+        return cls(id, UNHEALTHY, namespace, text, at, at, reason=" ".join(problems), details=details)
 
     @classmethod
     def of_test(cls, namespace: str, name: str, now_ms: int) -> Self:

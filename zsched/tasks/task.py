@@ -142,9 +142,7 @@ class Task(Typed, Generic[P, R]):
             return self._func(*args, **kwargs)
         with turn.running():
             result = self._func(*args, **kwargs)
-        if inspect.iscoroutine(result):
-            return cast(R, self._awaited(turn, result))
-        return cast(R, self._followed(turn, result))
+        return cast(R, self._awaited(turn, result) if inspect.iscoroutine(result) else self._followed(turn, result))
 
     def __repr__(self) -> str:
         return f"<Task {self.path}>"
