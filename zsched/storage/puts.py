@@ -31,7 +31,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
 from zsched.storage.meta import server_now_ms
 from zsched.storage.named_texts import read_calendars
-from zsched.storage.refusals import CHANGED
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder
 from zsched.storage.rqoptions import Pairs
@@ -131,11 +130,6 @@ class Answer(NamedTuple):
     detail: str | None
     place: LogPlace
     version: str | None = None
-
-    @property
-    def is_changed(self) -> bool:
-        """True if the schedule does not have the version that the put named."""
-        return self.word.startswith(CHANGED)
 
 
 class Replies(NamedTuple):
