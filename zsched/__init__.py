@@ -48,22 +48,19 @@ __version__ = "0.1.0"
 
 # The same imports for the running program: name -> module. A test compares the two.
 _HOMES: Final = {
-    "AsyncClient": "zsched.aio",
-    "Backfill": "zsched.core.occurrences.backfill",
-    "Client": "zsched.client",
-    "CurrentRun": "zsched.current",
-    "Many": "zsched.core.model",
-    "Next": "zsched.tasks.chaining",
-    "RowsRefused": "zsched.core.model",
-    "Run": "zsched.core.runs.run",
-    "RunStatus": "zsched.core.runs.run",
-    "Schedule": "zsched.core.model",
-    "ScheduleOptions": "zsched.core.options.table",
-    "ScheduleRow": "zsched.core.options.table",
-    "Scheduled": "zsched.core.model",
-    "Task": "zsched.tasks.task",
-    "current_run": "zsched.current",
-    "task": "zsched.tasks.task",
+    name: module
+    for module, names in {
+        "zsched.aio": "AsyncClient",
+        "zsched.client": "Client",
+        "zsched.core.model": "Many RowsRefused Schedule Scheduled",
+        "zsched.core.occurrences.backfill": "Backfill",
+        "zsched.core.options.table": "ScheduleOptions ScheduleRow",
+        "zsched.core.runs.run": "Run RunStatus",
+        "zsched.current": "CurrentRun current_run",
+        "zsched.tasks.chaining": "Next",
+        "zsched.tasks.task": "Task task",
+    }.items()
+    for name in names.split()
 }
 
 if not TYPE_CHECKING:  # a type checker would take every name for one of ours

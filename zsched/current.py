@@ -58,11 +58,9 @@ class CurrentRun:
 
 def current_job() -> tuple[Job, RunId] | None:
     """Return the job that RQ executes here and its parsed id, if it is a run of zsched. Sends no command to Redis."""
-    job = get_current_job()
-    parts = None if job is None else RunId.ours(job.id)
-    if job is None or parts is None:
-        return None
-    return job, parts
+    if (job := get_current_job()) is not None and (parts := RunId.ours(job.id)) is not None:
+        return job, parts
+    return None
 
 
 def keys_of_run(job: Job, parts: RunId) -> Keys:

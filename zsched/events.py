@@ -14,9 +14,8 @@ names and errors come from other programs. Of an event of one schedule, a line a
 import contextlib
 import os
 import sys
-import threading
 from itertools import islice
-from typing import Final, Self, TextIO
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -37,21 +36,20 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
     *level* is the lowest level written, *format* auto, console or json (auto: console if *stream* is a
     terminal), *stream* stderr unless given. Colours only on a terminal, and not if NO_COLOR is set.
     """
-    target = sys.stderr if stream is None else stream
-    is_terminal = _is_terminal(target)
+    sink, is_terminal = _Sink(target := stream or sys.stderr), False
+    with contextlib.suppress(ValueError):  # it is closed
+        is_terminal = target.isatty()
     console = format == "console" or (format == "auto" and is_terminal)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             _Thinned(SystemClock()),
-            _cut,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.StackInfoRenderer(),
             *_rendering(console, colors=is_terminal and not os.environ.get("NO_COLOR")),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=_Sink(target),
+        logger_factory=lambda *_: sink,
         cache_logger_on_first_use=False,  # so that configure() reaches loggers that were used already
     )
 
@@ -59,8 +57,8 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
 def _rendering(console: bool, *, colors: bool) -> list[Processor]:
     if console:
         plain = structlog.dev.plain_traceback  # not rich's, whatever is installed: the same text everywhere
-        return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
-    return [structlog.processors.format_exc_info, _cut_exception, structlog.processors.JSONRenderer()]
+        return [_cut, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    return [structlog.processors.format_exc_info, _cut, structlog.processors.JSONRenderer()]
 
 
 class _Thinned:
@@ -84,15 +82,9 @@ class _Thinned:
 
 
 def _cut(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Cut long texts and lists to their beginnings."""
-    return {name: _short(value) for name, value in event.items()}
-
-
-def _cut_exception(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Cut a traceback to its beginning: the message in it may be long."""
-    if isinstance(traceback := event.get("exception"), str):
-        event["exception"] = truncated(traceback, _LONGEST_TRACEBACK)
-    return event
+    """Cut long texts and lists to their beginnings; of a traceback, whose message may be long, more is left."""
+    traceback, cut = event.get("exception"), {name: _short(value) for name, value in event.items()}
+    return cut | ({"exception": truncated(traceback, _LONGEST_TRACEBACK)} if isinstance(traceback, str) else {})
 
 
 def _short(value: object) -> object:
@@ -107,42 +99,27 @@ def _short(value: object) -> object:
     return value
 
 
-def _is_terminal(stream: TextIO) -> bool:
-    try:
-        return stream.isatty()
-    except ValueError:  # closed
-        return False
-
-
-class _Sink:
+class _Sink(structlog.WriteLogger):
     """
-    The output of rendered events. Lines of several threads do not mix.
+    The output of rendered events, the same for all loggers of a process. Lines of several threads do not mix.
 
-    A line that cannot be written (broken pipe, full disk, closed file) is dropped. The class is its own
-    logger factory, because all loggers of a process share the stream and its lock.
+    A line that cannot be written (broken pipe, full disk, closed file) is dropped.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
-
-    def __call__(self, *_: object) -> Self:
-        return self
-
-    def write(self, line: str) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):
+    def msg(self, message: str) -> None:
+        """Write *message*, a line."""
+        with contextlib.suppress(OSError, ValueError):
             try:
-                self._stream.write(line + "\n")
-                self._stream.flush()
+                super().msg(message)
             except BrokenPipeError:
                 self._discard()
 
-    debug = info = warning = error = critical = write
+    debug = info = warning = error = critical = msg
 
     def _discard(self) -> None:
         """Redirect the stream to /dev/null. The rest of its buffer would make the interpreter exit with 120."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(nowhere, self._stream.fileno())
+            os.dup2(nowhere, self._file.fileno())
         finally:
             os.close(nowhere)

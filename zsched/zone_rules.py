@@ -16,6 +16,7 @@ is not known.
 import re
 import zoneinfo
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -51,9 +52,7 @@ def installed(folders: Iterable[str] | None = None) -> ZoneRules:
 
 
 def _version_in(path: Path) -> str | None:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            found = _VERSION.fullmatch(file.readline(_LINE))
-    except OSError:
-        return None
-    return found[1] if found else None
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        if found := _VERSION.fullmatch(file.readline(_LINE)):
+            return found[1]
+    return None

@@ -71,8 +71,7 @@ def _blocking(arena: Arena, ground: Ground, count: int) -> Figure:
 def _command(ground: Ground, due_ms: int) -> list[Any]:
     """Return the command of a put; its last texts are id, due time, name and data."""
     client = ground.client()
-    definition = client._putting.define("app.task", {"id": "p", "at": from_ms(due_ms), "args": (1,)})
-    put = client._puts.from_definition(definition)
+    put = client._putting._rows.read({"func": "app.task", "id": "p", "at": from_ms(due_ms), "args": (1,)})
     name, rows, arguments = one_shots_call(put.shape, "", put.row, None)
     return client._puts._scripts.command(name, rows, arguments)
 

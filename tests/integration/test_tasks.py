@@ -14,6 +14,7 @@ from zsched.client.putting import RowReader
 from zsched.core.model import Definition
 from zsched.core.options.choices import Priority
 from zsched.storage.keys import Keys
+from zsched.storage.puts import PutScripts
 from zsched.storage.rqjob import Encoder
 
 MODULE = "tests.integration.reminders"
@@ -147,10 +148,12 @@ def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: re
     assert ("cron", 3) == (client.get("digest").kind, client.get("digest").pause_after_failures)
 
 
-def test_rows_of_one_task_share_their_shape_and_rows_of_one_rule_their_rule(client: Client) -> None:
+def test_rows_of_one_task_share_their_shape_and_rows_of_one_rule_their_rule(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     defined: list[Definition] = []
-    reader = RowReader(client._puts, client._putting.urgencies)
-    reader.on_definition = defined.append
+    reader, made = RowReader(client._puts, client._putting.urgencies), PutScripts.from_definition
+    monkeypatch.setattr(PutScripts, "from_definition", lambda self, each: defined.append(each) or made(self, each))
 
     once = [reader.read(plain.row(after=HOUR, value=number)) for number in range(3)]
     assert 1 == len(defined)
@@ -172,11 +175,13 @@ def test_a_recurring_row_like_the_previous_one_has_its_payload_checked(client: C
     assert (["reminder-e1", None, "reminder-e1"], 1, 1) == (many.ids, many.created, many.updated)
 
 
-def test_a_durable_task_is_durable_in_schedule_many(client: Client, redis_client: redis.Redis) -> None:
-    durable = define("def send(): ...", durable=True)
+def test_a_durable_task_is_durable_in_schedule_many(
+    client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plain.options, "durable", True)
 
     with pytest.raises(NotArchived, match="no row with durable=True was written"):
-        client.schedule_many([{"func": durable, "after": HOUR}])
+        client.schedule_many([plain.row(after=HOUR)])
     assert [] == redis_client.keys("*due*")
 
 

@@ -21,7 +21,7 @@ from zsched.cli.program import Invocation, command
 from zsched.errors import NOT_GIVEN
 from zsched.tasks.importing import Forbidden
 from zsched.tasks.lookup import tasks_of
-from zsched.tasks.signature import NO_DEFAULT, Parameter
+from zsched.tasks.signature import NO_DEFAULT
 from zsched.tasks.task import Task
 
 _SHOWN: Final = 10  # function paths in a remark
@@ -101,7 +101,7 @@ def tasks(invocation: Invocation, /, module: str) -> None:
     invocation.answer((value for value, _ in shown), Table(_HEADER, rows, nothing=f"{module} has no task"))
 
 
-def _row(value: Mapping[str, Any], parameters: Iterable[Parameter]) -> tuple[str, ...]:
+def _row(value: Mapping[str, Any], parameters: Iterable[inspect.Parameter]) -> tuple[str, ...]:
     options = ", ".join(f"{option}={given!r}" for option, given in value["options"].items())
     return value["name"], value["func"], ", ".join(map(str, parameters)), options, value["about"]
 
@@ -116,8 +116,8 @@ def _as_json(name: str, task: Task[..., Any]) -> dict[str, Any]:
     }
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": parameter.name, "type": parameter.type_text}
+def _parameter(parameter: inspect.Parameter) -> dict[str, Any]:
+    shown: dict[str, Any] = {"name": parameter.name, "type": inspect.formatannotation(parameter.annotation)}
     is_required = parameter.default is NO_DEFAULT
     return {**shown, "required": is_required, "default": None if is_required else _plain(parameter.default)}
 

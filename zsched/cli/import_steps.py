@@ -24,7 +24,6 @@ from zsched.files.checking import ClientChecks
 from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.imports.moving import Importing, Undone, refuse_twins
 from zsched.imports.rqjobs import RQJobs
-from zsched.storage.connection import link_of
 from zsched.storage.rqjob import Encoder
 
 
@@ -36,7 +35,8 @@ class ImportContext:
 
     def __init__(self, invocation: Invocation) -> None:
         self.invocation, settings = invocation, invocation.settings()
-        self.client, self.link = connect(settings), link_of(settings)
+        self.client = connect(settings)
+        self.link = self.client._link
         sync, encoder = FileSync(self.client), Encoder(settings.rq.serializer, settings.limits.payload_bytes)
         self.jobs, self.now_ms = RQJobs(self.link, sync.keys.rq, encoder), sync.now_ms
         self.checks = ClientChecks(self.client, partial(check_allowed, settings.rq.allow_callables), importing)
@@ -56,8 +56,7 @@ def import_all(
     Check, compare, put unless it is a dry run, and report; return the exit code. *advice* is shown when schedules were
     copied, and may contain the source's name. Without *needs_redis*, a dry run compares nothing.
     """
-    ours = context.client, context.link, context.checks
-    imported = [Importing(*ours, source, takes_over=take_over) for source in sources]
+    imported = [Importing(context.client, context.checks, source, takes_over=take_over) for source in sources]
     for one in imported:
         one.check()
     refuse_twins(imported)

@@ -19,7 +19,7 @@ from zsched.errors import InvalidSchedule, ZschedError
 from zsched.files.reading import STDIN
 from zsched.imports.crontab import read_crontab, users_of
 from zsched.imports.found import ImportSource, local_zone
-from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
+from zsched.imports.moving import OWNERS, is_owner, owners, undo
 from zsched.imports.rqcron import owner_of, read_rq_cron
 from zsched.imports.rqjobs import read_rq_scheduled, read_rq_scheduler
 from zsched.storage.rivals import CRON_OWNER, RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER, crons, rq_schedulers
@@ -266,13 +266,13 @@ def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
         owner = owner_of(owner.removeprefix(CRON_OWNER))
     context = ImportContext(invocation)
     if dry_run:
-        ids = [schedule.id for schedule in owned(context.client, owner)]
+        ids = [schedule.id for schedule in context.client.list(owner=owner)]
         value = {"owner": owner, "dry_run": True, "ids": ids}
         invocation.answer(value, *ids, f"{plural(len(ids), 'schedule')} to undo")
         _remark(context, owner, bool(ids))
         return DONE
     with Progress("undoing", is_quiet=invocation.wants_json) as progress:
-        undone = undo(context.client, context.link, owner, context.now_ms, progress.at)
+        undone = undo(context.client, owner, progress.at)
     tell_undone(invocation, owner, undone)
     back = [*undone.cancelled, *undone.given_back]
     _remark(context, owner, bool(back or undone.kept))

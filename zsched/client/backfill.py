@@ -93,10 +93,9 @@ class Backfiller:
         is_over = {looked_at[id]: is_over for id, is_over in self._history.held(list(looked_at)).items()}
         found = []
         for ms in times:
+            wanted = "again" if self._is_again and is_over.get(ms, True) else ""  # an open run is left alone
             if ms not in self._ran and ms not in is_over:
                 wanted = "once"
-            else:  # an open run is left alone
-                wanted = "again" if self._is_again and is_over.get(ms, True) else ""
             found.append(_Occurrence(ms, wanted))
         return found
 
@@ -114,22 +113,17 @@ class Backfiller:
             if wanted := [one for one in some if one.wanted]:
                 word, run_ids = self._store.backfill(self._id, self._schedule.version or NO_VERSION, wanted)
                 if is_changed(word):
-                    replans += 1
-                    self._replan(found, at, end_ms, replans)
+                    if (replans := replans + 1) > _REPLANS:
+                        raise contended(self._id, "the runs pushed so far stay; repeat the call to continue from there")
+                    self._schedule = self._recurring()
+                    self._past, self._pending = _bounded(self._schedule, found[at].nominal_ms, end_ms)
+                    found[at:] = self._occurrences()
                     continue
                 demand(word, self._id, self._store.keys)
                 pushed = zip(wanted, run_ids, strict=True)
                 yield from (Filled(one.nominal_ms, run_id) for one, run_id in pushed if run_id is not None)
             at, replans = at + len(some), 0
             on_progress(at, len(found))
-
-    def _replan(self, found: list[_Occurrence], at: int, end_ms: int, number: int) -> None:
-        """Plan again from occurrence *at* on, by the present schedule."""
-        if number > _REPLANS:
-            raise contended(self._id, "the runs pushed so far stay; repeat the call to continue from there")
-        self._schedule = self._recurring()
-        self._past, self._pending = _bounded(self._schedule, found[at].nominal_ms, end_ms)
-        found[at:] = self._occurrences()
 
     def _recurring(self) -> Schedule:
         """Return the present schedule, if it can be backfilled. Raises ScheduleNotFound, InvalidSchedule."""

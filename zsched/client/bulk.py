@@ -76,8 +76,7 @@ class BulkChanges:
         self, link: Link, keys: Keys, reader: Reader, reruns: Reruns, answers: Answers, limits: Limits | None
     ) -> None:
         self._link, self._keys, self._reader, self._reruns, self._answers = link, keys, reader, reruns, answers
-        self._limits = None if limits is None or limits.are_none else limits
-        self._clock = SystemClock()
+        self._limits, self._clock = limits, SystemClock()
 
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Client.retry_many``."""

@@ -11,7 +11,7 @@ import socket
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from zsched.core.options.arguments import check_by
@@ -84,10 +84,9 @@ def caller(given: str | None = None, env: Mapping[str, str] = os.environ) -> str
 
 
 def _user() -> str:
-    try:
+    with suppress(KeyError):  # a container's made-up user
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's made-up user
-        return str(os.getuid())
+    return str(os.getuid())
 
 
 def _part(text: str) -> str:

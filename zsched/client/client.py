@@ -140,12 +140,13 @@ class Client(Schedules):
         schedule begins when it came within them. Raises InvalidSchedule.
         """
         other = copy(self)
-        other._by, other._limits = check_by(by), limits
+        other._by, other._limits = check_by(by), limits if limits and any(limits) else None
         for name in _NAMED:
             other.__dict__.pop(name, None)
         other._folded = self._folded  # the kept part of the log
         other._puts = self._puts.acting_as(by)  # what it found out about Redis stays known
-        other._putting = self._putting.by_puts(other._puts)  # and the shapes of earlier puts
+        other._putting = copy(self._putting)  # and the shapes of earlier puts
+        other._putting._puts = other._puts
         return other
 
     # -- schedule -----------------------------------------------------------------------------------
@@ -295,7 +296,7 @@ class Client(Schedules):
     def _history(self) -> HistoryReader:
         from zsched.storage.history_reader import HistoryReader
 
-        if self._limits is None or self._limits.are_none:
+        if self._limits is None:
             return HistoryReader(self._link, self._keys, self._folded)
         from zsched.storage.limited import LimitedHistoryReader
 

@@ -11,24 +11,26 @@ guaranteed: several puts do not happen together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from zsched.client.client import Client
 from zsched.core.clock import from_ms
-from zsched.core.entry import text
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.options.choices import IfExists
+from zsched.core.options.define import define
 from zsched.core.options.revision import PAYLOAD, is_same
 from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.spec import Calendars, TriggerSpec
 from zsched.core.triggers.trigger import GIVE_A_RULE, check, with_calendars
-from zsched.errors import InvalidSchedule, ZschedError
+from zsched.errors import InvalidSchedule, ScheduleExists, VersionConflict, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
-from zsched.storage.refusals import is_changed
+
+_OTHER: Final = (VersionConflict, ScheduleExists)  # the schedule is not as it was compared
 
 
 class FileSync:
@@ -50,8 +52,10 @@ class FileSync:
         Raises:
             InvalidSchedule, TriggerError: as ``client.schedule``; but ``ends`` may have passed. RedisUnavailable.
         """
-        definition = self._putting.define(func, options)
-        rule = with_calendars(replace(_rule(definition), ends_ms=None), self.calendars)
+        definition = define(func, options, "", self._putting.urgencies)
+        if not isinstance(definition.when, TriggerSpec):
+            raise InvalidSchedule("at", definition.when, "a one-shot has no rule", GIVE_A_RULE)
+        rule = with_calendars(replace(definition.when, ends_ms=None), self.calendars)
         check(rule, self._client._clock.now_ms())
         self._puts.from_definition(definition)
         return definition
@@ -95,8 +99,9 @@ class FileSync:
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
         put = self._puts.from_definition(_condition(definition, held))
-        answer = self._putting.answered(put, uuid4().hex)
-        return None if _is_other(answer.word) else self._putting.scheduled(put, answer)
+        with suppress(*_OTHER):
+            return self._putting.scheduled(put, self._putting.answered(put, uuid4().hex))
+        return None
 
     def put_many(
         self, wanted: Iterable[tuple[Definition, ScheduleWithOptions | None]]
@@ -109,13 +114,11 @@ class FileSync:
         items = ((number, self._puts.from_definition(_condition(*each))) for number, each in enumerate(wanted))
         for outcomes in self._putting.bulk().put(items):
             for outcome in outcomes:
-                if _is_other(text(outcome.word)):
-                    yield outcome.number, None
-                elif (error := outcome.refusal(self.keys)) is not None:
-                    yield outcome.number, error
+                if outcome.error is not None:
+                    yield outcome.number, None if isinstance(outcome.error, _OTHER) else outcome.error
                 else:
                     next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
-                    yield outcome.number, Scheduled(outcome.put.id, text(outcome.word), next_at, None)
+                    yield outcome.number, Scheduled(outcome.put.id, outcome.word.decode(), next_at, None)
 
     def _of(self, found: Schedule) -> ScheduleWithOptions:
         return with_options(found, self._encoder)
@@ -126,15 +129,3 @@ def _condition(definition: Definition, held: ScheduleWithOptions | None) -> Defi
     if held is None:
         return replace(definition, if_exists=IfExists.ERROR)
     return replace(definition, if_version=held.schedule.version)  # without one it is broken: put in any case
-
-
-def _is_other(word: str) -> bool:
-    """Return True if *word* says that the schedule is not as it was compared."""
-    return is_changed(word) or word == "EXISTS"
-
-
-def _rule(definition: Definition) -> TriggerSpec:
-    """Return the rule of a recurring *definition*. Raises InvalidSchedule for a one-shot."""
-    if not isinstance(definition.when, TriggerSpec):
-        raise InvalidSchedule("at", definition.when, "a one-shot has no rule", GIVE_A_RULE)
-    return definition.when

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from zsched.client.putting import RowReader, outdated
+from zsched.client.putting import Putting, RowReader, outdated
 from zsched.core.entry import text
 from zsched.core.model import Many
 from zsched.core.occurrences.first_times import REPLANS, Bracket, FirstTimes
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
-from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
 from zsched.storage.puts import DONE, RELATIVE, ROW_SIZE, Put, PutScripts, Replies, one_shots_call, recurring_call
 from zsched.storage.refusals import refusal
@@ -36,23 +35,15 @@ _GOOD: Final = {word.encode(): word for word in DONE}  # words that are no refus
 
 class PutOutcome(NamedTuple):
     """
-    Result of one item: a word of ``Answer``, and its due time or "-", as in the reply. ``error``: why it was not sent;
-    then the word is empty.
+    Result of one item: a word of ``Answer``, and its due time or "-", as in the reply. ``error``: why it was refused;
+    or why it was not sent, and the word is empty.
     """
 
     number: int
     put: Put
     word: bytes
     due_ms: bytes = b"-"
-    now_ms: int = 0
     error: ZschedError | None = None
-
-    def refusal(self, keys: Keys) -> ZschedError | None:
-        """Return the error, or the error for the word, or None."""
-        due_ms, put = None if self.due_ms == b"-" else int(self.due_ms), self.put
-        return self.error or refusal(
-            text(self.word), put.id, keys, due_ms=due_ms, now_ms=self.now_ms, if_version=put.if_version
-        )
 
 
 @dataclass(slots=True)
@@ -120,18 +111,22 @@ class BulkPut:
         yield self._refused
 
     def _answered(self, portion: _Portion, replies: Replies) -> list[PutOutcome]:
-        now_ms, found = replies.now_ms, []
+        now_ms, found = replies.place.at_ms, []
         for (number, put), word, due_ms in zip(portion.items, replies.words, replies.due_ms, strict=True):
-            error = None
+            error: ZschedError | None = None
             if word == b"AGAIN":
                 if self._plans[put.id] < REPLANS:
                     self._first_times.tell(now_ms)
                     self._again.append((number, put))
                     continue
                 word, error = b"", outdated()
+            elif word not in _GOOD:
+                at_ms = None if due_ms == b"-" else int(due_ms)
+                about: dict[str, Any] = {"due_ms": at_ms, "now_ms": now_ms, "if_version": put.if_version}
+                error = refusal(text(word), put.id, self._puts.keys, **about)
             if put.rule is not None:
                 del self._plans[put.id]
-            found.append(PutOutcome(number, put, word, due_ms, now_ms, error))
+            found.append(PutOutcome(number, put, word, due_ms, error))
         return found
 
     def _calls(self, source: Iterator[Numbered]) -> Iterator[BulkCall]:
@@ -182,18 +177,22 @@ class BulkPut:
         yield from (self._close(key) for key in list(self._open))
 
 
-def put_rows(
-    rows: Iterable[Mapping[str, Any]], reader: RowReader, puts: BulkPut, keys: Keys, on_progress: Callable[[int], None]
-) -> Many:
-    """Put *rows*; see ``Client.schedule_many``."""
-    many = Many()
+def put_rows(putting: Putting, rows: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None]) -> Many:
+    """Put *rows* as *putting* does; see ``Client.schedule_many``. An archive is asked for by the first durable row."""
+    reader, puts = RowReader(putting._puts, putting.urgencies), putting.bulk()
+    many, is_durable = Many(), False
 
     def items() -> Iterator[Numbered]:
+        nonlocal is_durable
         for number, row in enumerate(rows):
             many.ids.append(None)
             many.outcomes.append(None)
             try:
-                yield number, reader.read(row)
+                put = reader.read(row)
+                if put.shape.durable and not is_durable:
+                    putting._durability.require("no row with durable=True was written")
+                    is_durable = True
+                yield number, put
             except (InvalidSchedule, ScheduleExists, TriggerError) as error:
                 many.errors.append((number, error))
             except (TypeError, ValueError) as error:  # not a mapping of names
@@ -206,11 +205,13 @@ def put_rows(
             if (word := _GOOD.get(outcome.word)) is not None:
                 many.ids[outcome.number], many.outcomes[outcome.number] = outcome.put.id, word
                 accepted += 1
-            elif (error := outcome.refusal(keys)) is not None:
-                many.errors.append((outcome.number, error))
+            elif outcome.error is not None:
+                many.errors.append((outcome.number, outcome.error))
         many.done = accepted + len(many.errors)
         on_progress(many.done)
     for name, count in Counter(filter(None, many.outcomes)).items():
         setattr(many, name, count)
     many.errors.sort(key=lambda failed: failed[0])
+    if is_durable and accepted:
+        putting._durability.wait_for(reversed(puts.places), f"{accepted} rows")
     return many

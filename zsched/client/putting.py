@@ -11,14 +11,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from copy import copy
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from zsched.client.calls import Typed, lost_call, naming_lost_call
 from zsched.core.clock import Clock, from_ms
-from zsched.core.model import At, Definition, Many, RowsRefused, Scheduled
+from zsched.core.model import At, Many, RowsRefused, Scheduled
 from zsched.core.occurrences.first_times import REPLANS, FirstTimes, PlannedRule
 from zsched.core.options.arguments import check_id, seconds_to_ms
 from zsched.core.options.choices import Refused
@@ -65,14 +64,12 @@ class _Known(NamedTuple):
 
 class RowReader:
     """
-    Checks and encodes rows by the presets *urgencies*; remembers *remembered* shapes. ``on_definition`` is called
-    with that of each new one. Thread-safe.
+    Checks and encodes rows by the presets *urgencies*; remembers *remembered* shapes. Thread-safe.
     """
 
     def __init__(self, puts: PutScripts, urgencies: Presets, remembered: int = _MANY) -> None:
         self._puts, self._encoder, self._urgencies, self._remembered = puts, puts.encoder, urgencies, remembered
         self._calendars = puts.calendars if remembered == _SINGLE else cache(puts.calendars)  # once for many rows
-        self.on_definition: Callable[[Definition], None] | None = None
         self._one_shots: dict[_Key, _Known] = {}
         self._recurring: dict[_Key, _Known] = {}
         self._shapes: dict[Shape, Shape] = {}
@@ -141,8 +138,6 @@ class RowReader:
         typed = func if isinstance(func, Typed) else None
         options = options if typed is None else typed.complete_options(options)
         definition = define(func, options, uuid4().hex if options.get("id") is None else "", self._urgencies)
-        if self.on_definition is not None:
-            self.on_definition(definition)
         put, path = self._puts.from_definition(definition), function_path(func)
         if isinstance(definition.when, TriggerSpec):
             assert put.rule is not None
@@ -185,16 +180,6 @@ class Putting:
     def _durability(self) -> Durability:
         return self._new_durability()
 
-    def define(self, func: Any, options: Mapping[str, Any]) -> Definition:
-        """Return the definition of a schedule, after all checks that need no Redis. Raises InvalidSchedule."""
-        return define(func, options, uuid4().hex if options.get("id") is None else "", self.urgencies)
-
-    def by_puts(self, puts: PutScripts) -> Putting:
-        """Return the same with other *puts*, which have another caller's name."""
-        other = copy(self)
-        other._puts = puts
-        return other
-
     def put(self, func: Any, options: Mapping[str, Any], op: str | None = None) -> Scheduled:
         """Put a schedule, as the operation *op*."""
         put = self._rows.read({**options, "func": func})
@@ -214,26 +199,14 @@ class Putting:
             answer = self._durably(definition.id, act, again) if definition.durable else act()
         if answer.word not in DONE:
             demand(answer.word, definition.id, self._puts.keys, run_id=answer.detail)
-        next_at = None if answer.word == "kept" else from_ms(answer.now_ms)
+        next_at = None if answer.word == "kept" else from_ms(answer.place.at_ms)
         return Scheduled(definition.id, answer.word, next_at, answer.detail)
 
     def put_many(self, rows: Iterable[ScheduleRow], on_progress: Callable[[int], None], refused: Refused) -> Many:
         """Put rows. Raises RowsRefused, after all others were written, if *refused* says so; NotArchived."""
         from zsched.client.many import put_rows
 
-        reader, is_durable = RowReader(self._puts, self.urgencies), False
-
-        def demand_archive(definition: Definition) -> None:  # once per shape of rows
-            nonlocal is_durable
-            if definition.durable and not is_durable:
-                self._durability.require("no row with durable=True was written")
-                is_durable = True
-
-        reader.on_definition = demand_archive
-        puts = self.bulk()
-        many = put_rows(rows, reader, puts, self._puts.keys, on_progress)
-        if is_durable and many.done > len(many.errors):
-            self._durability.wait_for(reversed(puts.places), f"{many.done - len(many.errors)} rows")
+        many = put_rows(self, rows, on_progress)
         if many.errors and refused is Refused.RAISE:
             raise RowsRefused(many)
         return many
@@ -258,7 +231,7 @@ class Putting:
         """Return the result of a put. Raises ScheduleInPast, ScheduleExists, VersionConflict: it was refused."""
         due_ms = None if answer.detail is None else int(answer.detail)
         if answer.word not in DONE:
-            about = {"due_ms": due_ms, "now_ms": answer.now_ms, "if_version": put.if_version}
+            about = {"due_ms": due_ms, "now_ms": answer.place.at_ms, "if_version": put.if_version}
             demand(answer.word, put.id, self._puts.keys, **about)
         if due_ms is None:
             return Scheduled(put.id, answer.word, None, None, answer.version)
@@ -291,7 +264,7 @@ class Putting:
             answer = self._puts.put(put, op, first_times.plan(put.rule, put.id))
             if answer.word != "AGAIN":
                 return answer
-            first_times.tell(answer.now_ms)
+            first_times.tell(answer.place.at_ms)
         raise outdated()
 
     def _first_times(self) -> FirstTimes:
@@ -321,10 +294,9 @@ def _look_up(known: Mapping[_Key, V], options: Mapping[str, Any]) -> tuple[_Key 
     except Exception:  # a datetime asks its tzinfo
         texts = {name: tuple(value) if _is_texts(value) else value for name, value in options.items()}
     key = (*texts.items(), *map(type, options.values()))
-    try:
+    with suppress(Exception):
         return key, known.get(key)
-    except Exception:
-        return None, None
+    return None, None
 
 
 def _is_texts(value: object) -> bool:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from zsched.core.runs.run import RunStatus
     from zsched.storage.overview import Overview
     from zsched.storage.reruns import Reruns
-    from zsched.storage.store import Store
 
 
 class RepairOptions(TypedDict, total=False):
@@ -80,7 +79,6 @@ class Schedules(NamedTextCalls):
     _bulk: BulkChanges
     _clock: Clock
     _reruns: Reruns
-    _store: Store
     _updating: Updating
 
     # -- life cycle ---------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ Signing anew is for the time after a rotation of keys, before signatures expire,
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from zsched.client.calls import Typed, loaded_task, lost_call
 from zsched.client.putting import Putting
-from zsched.core.entry import text
 from zsched.core.model import MEND, Definition, Schedule, Scheduled
 from zsched.core.occurrences.difference import TimesDifference, difference
 from zsched.core.occurrences.first_times import REPLANS
@@ -48,9 +48,8 @@ class Updating:
             put = self._puts.from_definition(self._revised(found, changes), signs=is_signed)
             if put.rule is not None:
                 put.rule.is_stored = put.rule.spec == found.trigger
-            answer = self._putting.answered(put, uuid4().hex)
-            if not answer.is_changed:
-                return self._putting.scheduled(put, answer)
+            with suppress(VersionConflict):  # it was changed meanwhile
+                return self._putting.scheduled(put, self._putting.answered(put, uuid4().hex))
         raise contended(id)
 
     def difference(self, id: str, changes: Mapping[str, Any]) -> TimesDifference:
@@ -67,7 +66,7 @@ class Updating:
             found = self._found(id, if_version)
             self._demand_good(found, "let a client with its key run it now")
             answer = self._puts.enqueue(self._revised(found, {}), found.next_ms)
-            if not answer.is_changed:
+            if not is_changed(answer.word):
                 return answer
         raise contended(id)
 
@@ -112,11 +111,11 @@ class Updating:
         for page in self._putting.bulk().put(puts):
             for outcome in page:
                 id = outcome.put.id
-                if is_changed(text(outcome.word)):
+                if isinstance(outcome.error, VersionConflict):
                     problem = f"schedule {id!r} was changed meanwhile; sign it once more"
                     outcomes[id] = IdOutcome("", error=Contended(problem))
                 else:
-                    outcomes[id] = IdOutcome("signed", error=outcome.refusal(self._puts.keys))
+                    outcomes[id] = IdOutcome("signed", error=outcome.error)
         return outcomes
 
     def _revised(self, found: Schedule, changes: Mapping[str, Any]) -> Definition:
@@ -155,15 +154,8 @@ class Updating:
             if signer is None:
                 raise BadSignature("it is signed, and this client has no keys")
             signer.check_found(found.id, found.next_ms if found.kind == "once" else None, fields)
-            if (path := _function_of(fields)) != found.func:  # a new payload would be made with that
+            if (path := called(fields).paths[0]) != found.func:  # a new payload would be made with that
                 raise BadSignature(f"it shows the function {found.func!r}, and is signed for {path!r}")
-        except BadSignature as error:
-            raise InvalidSchedule("id", found.id, str(error), remedy) from error
-
-
-def _function_of(fields: Mapping[str, bytes]) -> str:
-    """Return the path of the function in the payload. Raises BadSignature."""
-    try:
-        return called(fields).paths[0]
-    except NotPlain as error:
-        raise BadSignature(f"its call cannot be read: {error}") from error
+        except (BadSignature, NotPlain) as error:
+            problem = f"its call cannot be read: {error}" if isinstance(error, NotPlain) else str(error)
+            raise InvalidSchedule("id", found.id, problem, remedy) from error

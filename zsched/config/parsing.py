@@ -10,10 +10,10 @@ not fit into a variable or a flag.
 """
 
 import difflib
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -59,12 +59,10 @@ def number_within(low: float, high: float, remedy: str = "") -> Parser:
     """Return a parser for a finite number from *low* to *high*. *remedy*: for any other value."""
 
     def parse(given: object) -> float:
-        try:
-            value = math.nan if isinstance(given, bool) or not isinstance(given, int | float | str) else float(given)
-        except (ValueError, OverflowError):
-            value = math.nan
-        if low <= value <= high:  # false for NaN
-            return value
+        if isinstance(given, int | float | str) and not isinstance(given, bool):
+            with suppress(ValueError, OverflowError):
+                if low <= (value := float(given)) <= high:  # false for NaN
+                    return value
         raise ValueError(remedy or f"write a number from {low:g} to {high:g}")
 
     return parse

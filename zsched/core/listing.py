@@ -22,6 +22,7 @@ from zsched.errors import InvalidSchedule
 RECURRING = "recurring"  # every kind of rule
 LISTED_KINDS = ("once", *RULES, RECURRING)
 
+Due = Sequence[tuple[int | None, str]]  # due times in ms, and ids
 IdTest = Callable[[str], object]  # returns a true value for a wanted id
 
 
@@ -56,7 +57,7 @@ class ScheduleSource(Protocol):
     def recurring(self) -> list[str]:
         """Return sorted ids, in any state."""
 
-    def waiting_with(self, facets: Facets) -> Sequence[tuple[int | None, str]] | None:
+    def waiting_with(self, facets: Facets) -> Due | None:
         """
         Return (due ms, id) of all schedules with *facets*, or more, in any order and state; None: not known, so all
         schedules are to be read.
@@ -133,11 +134,6 @@ class Filter(NamedTuple):
         )
 
     @property
-    def is_recurring(self) -> bool:
-        """True if every kind of rule passes."""
-        return self.kind == RECURRING
-
-    @property
     def labels(self) -> Facets:
         """The wanted owner, name and tag."""
         return Facets(owner=self.owner or "", tags=() if self.tag is None else (self.tag,), name=self.name or "")
@@ -153,7 +149,7 @@ class Filter(NamedTuple):
         due_ms = schedule.next_ms
         return (
             (self.state is None or schedule.state is self.state)
-            and (self.kind is None or schedule.kind == self.kind or (self.is_recurring and schedule.kind in RULES))
+            and (self.kind is None or schedule.kind == self.kind or (self.kind == RECURRING and schedule.kind in RULES))
             and (self.func is None or schedule.func == self.func)
             and (self.queue is None or schedule.queue == self.queue)
             and (self.tag is None or self.tag in schedule.tags)
@@ -167,52 +163,36 @@ class Filter(NamedTuple):
 
 def select(wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
     """Yield the schedules that *wanted* keeps: active by due time, then paused, quarantined and ended by id."""
+    is_wanted = id_test([] if wanted.match is None else [wanted.match])
     found = None if wanted.labels == NO_FACETS else source.waiting_with(wanted.labels)
     if found is not None:
-        source = _OfLabels(source, found)
-    kept = (
-        schedule for state in ScheduleState for schedule in _in_state(state, wanted, source) if wanted.keeps(schedule)
-    )
-    yield from islice(kept, wanted.limit)
+        is_wanted = {id for _, id in found if is_wanted(id)}.__contains__
+    states = [state for state in ScheduleState if wanted.state in (None, state)]
+    in_order = (one for state in states for one in _in_state(state, wanted, source, is_wanted, found))
+    yield from islice(filter(wanted.keeps, in_order), wanted.limit)
 
 
-class _OfLabels:
-    """A source of known schedules only: due times in ms and ids."""
-
-    def __init__(self, source: ScheduleSource, found: Sequence[tuple[int | None, str]]) -> None:
-        self._source, self._ids = source, {id for _, id in found}
-        self._due = sorted((due_ms, id) for due_ms, id in found if due_ms is not None)
-        self.waiting_with, self.schedules = source.waiting_with, source.schedules
-
-    def active(
-        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
-    ) -> Iterator[tuple[int, str]]:
-        low, high = max((from_ms or 0, ""), after or (0, "")), (inf if until_ms is None else until_ms)
-        return (one for one in self._due if low <= one != after and one[0] <= high and is_wanted(one[1]))
-
-    def paused(self) -> list[str]:
-        return [id for id in self._source.paused() if id in self._ids]
-
-    def quarantined(self) -> list[str]:
-        return [id for id in self._source.quarantined() if id in self._ids]
-
-    def recurring(self) -> list[str]:
-        return [id for id in self._source.recurring() if id in self._ids]
-
-
-def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
+def _in_state(
+    state: ScheduleState, wanted: Filter, source: ScheduleSource, is_wanted: IdTest, found: Due | None
+) -> Iterator[Schedule]:
+    """Yield the schedules in *state* whose ids are wanted; *found*: those among which they are, if that is known."""
     order = list(ScheduleState)
     after = wanted.after
-    if wanted.state not in (None, state) or (after and order.index(after.state) > order.index(state)):
+    if after and order.index(after.state) > order.index(state):
         return iter(())
     last = after if after and after.state is state else None
-    is_wanted = id_test([] if wanted.match is None else [wanted.match])
-    if state is ScheduleState.ACTIVE and (wanted.is_recurring or wanted.kind in RULES):
+    if state is ScheduleState.ACTIVE and wanted.kind in (RECURRING, *RULES):
         return _active_rules(source, is_wanted, last, wanted.texts)
     if state is ScheduleState.ACTIVE:
         from_ms = None if wanted.due_after_ms is None else wanted.due_after_ms + 1
         until_ms = None if wanted.due_before_ms is None else wanted.due_before_ms - 1
-        places = source.active(from_ms, until_ms, (last.due_ms, last.id) if last else None, is_wanted)
+        place = (last.due_ms, last.id) if last else None
+        if found is None:
+            places = source.active(from_ms, until_ms, place, is_wanted)
+        else:
+            low, high = max((from_ms or 0, ""), place or (0, "")), (inf if until_ms is None else until_ms)
+            due = ((due_ms, id) for due_ms, id in found if due_ms is not None and due_ms <= high and is_wanted(id))
+            places = (one for one in sorted(due) if low <= one != place)
         ids: Iterable[str] = (id for _, id in places)
     else:
         ids = [id for id in _ids_in(state, source) if is_wanted(id) and (last is None or id > last.id)]

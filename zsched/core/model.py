@@ -83,7 +83,6 @@ class Definition(CheckedOptions):
     enabled: bool | None = None  # False: paused; True: not paused; None: as it is, and a new one is not paused
     allow_past: bool = False
     if_version: str | None = None  # put it only if the schedule has this version
-    has_own_id: bool = True  # False: the id was generated
     durable: bool = False  # the call returns only when an archive has it on its disk
     unique_ms: int = 0  # of a run at once: for so long after its push the id keeps it; 0: each call is a run
 

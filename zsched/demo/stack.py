@@ -25,6 +25,7 @@ from zsched.core.toml import toml_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
+from zsched.health.checks_web import PACKAGES
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
@@ -37,7 +38,6 @@ _POLL_S: Final = 0.02
 _STOP_S: Final = 10.0  # for a daemon or worker to end in order; then it is killed
 _LOG_LINES: Final = 15
 _FILE: Final = "zsched.toml"  # beside the files of Redis
-_WEB_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet")
 
 
 class Stack:
@@ -94,7 +94,7 @@ class Stack:
         Start ``zsched web`` on a free port, and return its address with the token of the one person who may log in.
         None: its packages are not installed. Raises ZschedError.
         """
-        if any(find_spec(package) is None for package in _WEB_PACKAGES):
+        if any(find_spec(package) is None for package in PACKAGES):
             return None
         account = Account("demo", AccountRole.OPERATOR, sees_arguments=True, created_ms=SystemClock().now_ms())
         token = accounts_file(self.settings).add(account)

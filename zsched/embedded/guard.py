@@ -147,20 +147,17 @@ def _has(pid: int, leash: str) -> bool:
 
 def _link(path: str) -> str | None:
     """Return the target of a link; None if it is gone, as that of a descriptor that was closed meanwhile."""
-    try:
+    with contextlib.suppress(OSError):
         return os.readlink(path)
-    except OSError:
-        return None
+    return None
 
 
 def _session(pid: str) -> int | None:
     """Return the session of *pid*; None if it has ended or is a zombie, which cannot be killed."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    state, _, _, session = stat.rpartition(b")")[2].split()[:4]
-    return None if state in b"ZX" else int(session)
+    with contextlib.suppress(OSError):
+        state, _, _, session = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:4]
+        return None if state in b"ZX" else int(session)
+    return None
 
 
 if __name__ == "__main__":

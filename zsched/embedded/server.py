@@ -95,7 +95,7 @@ class EmbeddedRedis:
         self.server = server or find_server()
         self._port: Port | None = None
         self.folder = _short_temporary() / f"zsched-{secrets.token_hex(6)}"
-        self.socket_path = self.folder / "redis.sock"
+        self.socket_path, self._log_path = self.folder / "redis.sock", self.folder / "redis.log"
         self.url = f"unix://{self.socket_path}?db=0"  # for redis-py's ``from_url``
         self._tcp = tcp
         self._guard, self._owns_guard = guard, guard is None
@@ -258,10 +258,6 @@ class EmbeddedRedis:
             except OSError:  # no socket yet, or no process that listens on it
                 return 0.0
         return None if reply.startswith((b"+PONG", b"-NOAUTH")) else 0.0  # -LOADING: not yet
-
-    @property
-    def _log_path(self) -> Path:
-        return self.folder / "redis.log"
 
     def _log(self) -> str:
         """Return the end of the server's log."""

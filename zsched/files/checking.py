@@ -140,23 +140,23 @@ def check_through(
             mend(options, field)
         elif field != NO_TRIGGER:
             return None, mistakes
-        # Without a rule, the function may have been a task that has one, or the bad key is a misspelt rule.
-        if not has_rule and (field in (NO_TRIGGER, "func") or _may_be_rule(field)):
+        # Without a rule, the function may have been a task that has one, or the bad key is a misspelt rule, or another
+        # scheduler's name of one.
+        may_be_rule = field in (NO_TRIGGER, "func") or ELSEWHERE.get(field, _nearest(field)) in RULES
+        if not has_rule and may_be_rule:
             mend(options, "every")
 
 
-def _may_be_rule(key: str) -> bool:
-    """Return True if the bad *key* may be a misspelt rule, or is another scheduler's name of one."""
+def _nearest(key: str) -> str:
+    """Return the valid key that is most similar to the bad *key*; "" without one."""
     near = [] if key in KEYS else difflib.get_close_matches(key, KEYS, 1, 0.6)
-    return ELSEWHERE.get(key, near[0] if near else "") in RULES
+    return near[0] if near else ""
 
 
 def may_be_arguments(key: str) -> bool:
     """Return True if the bad *key* may be a misspelt key of arguments: no other option is more similar."""
-    if key in KEYS:
-        return False
-    near = difflib.get_close_matches(key, KEYS, 1, 0.6)
-    return not near or option_of(near[0]) in ARGUMENTS
+    near = _nearest(key)
+    return key not in KEYS and (not near or option_of(near) in ARGUMENTS)
 
 
 # -- the client's checks ----------------------------------------------------------------------------
@@ -183,11 +183,7 @@ class ClientChecks:
         self._calendars: dict[str, Calendar] = {}
         self.allow, self._sync, self._importing = allow, FileSync(client, self._calendars), importing
         self._lookup, self._folder = Lookup(), folder
-
-    @property
-    def unchecked(self) -> Mapping[str, str]:
-        """Return the function paths that could not be imported from here, each with its missing module."""
-        return self._lookup.absent
+        self.unchecked = self._lookup.absent  # paths that could not be imported from here, each with its missing module
 
     def calendar(self, name: str, table: Mapping[str, Any], owner: str) -> Calendar:
         """Return the calendar of a table, which entries may name. Raises InvalidSchedule."""

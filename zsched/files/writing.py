@@ -13,7 +13,6 @@ from typing import Any
 
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
-from zsched.core.model import Schedule
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.revision import is_same
 from zsched.core.toml import json_text, key_text, toml_text
@@ -54,14 +53,9 @@ def write(client: Client, *, owner: str | None = None, globs: Iterable[str] = ()
         definition = sync.define("module.function", {kind.name: kind.example})
         return plain_options(sync.wanted(definition, None)[1])
 
-    written = WrittenFile()
-    kept: list[Schedule] = []
-    for one in sync.recurring(globs):
-        if owner is None or (one.owner or "") == owner:
-            if one.state is ScheduleState.ENDED:
-                written.ended.append(one.id)
-            else:
-                kept.append(one)
+    found = [one for one in sync.recurring(globs) if owner is None or (one.owner or "") == owner]
+    kept = [one for one in found if one.state is not ScheduleState.ENDED]
+    written = WrittenFile(ended=[one.id for one in found if one.state is ScheduleState.ENDED])
     owners = {one.owner for one in kept}
     written.owner = owner or (owners.pop() if len(owners) == 1 else None)
     blocks = ["# Written by `zsched export`; `zsched apply` reads it."]

@@ -256,12 +256,9 @@ _SOON_MS: Final = 30 * 86_400_000  # before the end of a signature, when it shou
 @health_check("guards", Probe)
 def check_guards(probe: Probe) -> Iterator[Finding]:
     """Report which workers say that they run only signed jobs ([worker] guard)."""
-    by_mode: dict[str, list[str]] = {"enforce": [], "warn": []}
-    others = list[str]()
     workers = workers_of(probe.wire, probe.keys.rq)
-    for worker in workers:
-        by_mode.get(worker.guard, others).append(worker.name)
-    enforcing, telling = by_mode["enforce"], by_mode["warn"]
+    enforcing, telling = ([one.name for one in workers if one.guard == mode] for mode in ("enforce", "warn"))
+    others = [one.name for one in workers if one.guard not in ("enforce", "warn")]
     if others and enforcing:
         yield problem(
             f"workers that do not say that they run only signed jobs: {some(sorted(others))}; "

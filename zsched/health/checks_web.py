@@ -16,7 +16,7 @@ from zsched.health.facts import Finding, Probe, fine, health_check, note, proble
 from zsched.storage.rights import Role
 from zsched.web.accounts_file import ADD, accounts_file
 
-_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet")  # of the extra web
+PACKAGES: Final = ("fastapi", "uvicorn", "greenlet")  # of the extra web
 _UNUSED_DAYS: Final = 90
 _UNUSED_MS: Final = _UNUSED_DAYS * 86_400_000
 
@@ -27,7 +27,7 @@ def check_web(probe: Probe) -> Iterator[Finding]:
     if Role.WEB not in probe.roles:
         yield fine("not asked for; --role web checks it")
         return
-    if missing := [package for package in _PACKAGES if find_spec(package) is None]:
+    if missing := [package for package in PACKAGES if find_spec(package) is None]:
         yield warning(f"zsched web does not start here: {some(missing)} is not installed", "pip install 'zsched[web]'")
     web = probe.settings.web
     if _is_loopback(web.listen):

@@ -65,10 +65,8 @@ class StatusView:
         alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
         following = sum(one.is_recent(overview.now_ms, SILENT_MS) for one in alive)
         archives = f"; {plural(following, 'archive')} follow{'s' if following == 1 else ''}" if following else ""
-        late = "nothing is overdue"
-        if overview.late_ms:
-            late = f"nothing is more than {rough_duration(overview.late_ms)} late"
-        return f"one daemon leads, {standby}; {late}{archives}"
+        late = f"more than {rough_duration(overview.late_ms)} late" if overview.late_ms else "overdue"
+        return f"one daemon leads, {standby}; nothing is {late}{archives}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON. It always has every key."""

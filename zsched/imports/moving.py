@@ -43,7 +43,7 @@ from zsched.files.checking import ClientChecks
 from zsched.files.reading import FileEntry, ScheduleFile
 from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.imports.rqjobs import SOON_S, score_of
-from zsched.storage.connection import Command, Link
+from zsched.storage.connection import Command
 from zsched.storage.rivals import CRON_OWNER, RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
@@ -54,14 +54,12 @@ _MARKED_LESS_S: Final = 3600  # by which the mark of it lapses earlier, so that 
 
 class Importing:
     """
-    The import of one source, and its result. *link*: for moving one-shots; *takes_over*: as for ``Application``.
+    The import of one source, and its result. *takes_over*: as for ``Application``.
     ``definitions``: the checked schedules, by id; ``moved``: the outcome of each moved one-shot.
     """
 
-    def __init__(
-        self, client: Client, link: Link, checks: ClientChecks, source: ImportSource, *, takes_over: bool = False
-    ) -> None:
-        self._client, self._link, self._checks, self.source = client, link, checks, source
+    def __init__(self, client: Client, checks: ClientChecks, source: ImportSource, *, takes_over: bool = False) -> None:
+        self._client, self._link, self._checks, self.source = client, client._link, checks, source
         self._takes_over = takes_over
         self.definitions: dict[str, Definition] = {}
         self.applied = Applied()
@@ -253,23 +251,17 @@ def owners(client: Client) -> list[str]:
     return sorted({owner for schedule in client.list() if (owner := schedule.owner) and is_owner(owner)})
 
 
-def owned(client: Client, owner: str) -> list[Schedule]:
-    """Return the schedules of *owner*, also ended ones."""
-    return [schedule for schedule in client.list() if schedule.owner == owner]
-
-
-def undo(client: Client, link: Link, owner: str, now_ms: Callable[[], int], on_progress: OnProgress) -> Undone:
+def undo(client: Client, owner: str, on_progress: OnProgress) -> Undone:
     """
-    Cancel all schedules of *owner*. *now_ms* returns the server's time; *on_progress* is called with the number done,
-    and the total.
+    Cancel all schedules of *owner*. *on_progress* is called with the number done, and the total.
 
     Raises:
         RedisUnavailable: in the middle; the same call again continues from there.
     """
-    undone, schedules = Undone(), owned(client, owner)
+    undone, schedules = Undone(), list(client.list(owner=owner))
     for number, schedule in enumerate(schedules, 1):
         if schedule.trigger is None and schedule.kind == "once":
-            if reason := _give_back(client, link, owner, schedule, now_ms()):
+            if reason := _give_back(client, owner, schedule):
                 undone.kept.append({"id": schedule.id, "reason": reason})
             else:
                 undone.given_back.append(schedule.id)
@@ -279,12 +271,12 @@ def undo(client: Client, link: Link, owner: str, now_ms: Callable[[], int], on_p
     return undone
 
 
-def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_ms: int) -> str:
+def _give_back(client: Client, owner: str, schedule: Schedule) -> str:
     """Put a moved one-shot into its ZSET, then cancel it here. Return why it stays here, or ""."""
     id, due_ms = schedule.id, schedule.next_ms
-    if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
+    if due_ms is None or due_ms <= client._reader.now_ms() + SOON_S * 1000:
         return f"it is due within {SOON_S} s, and fires here"
-    keys, rq = client._keys, client._keys.rq
+    link, keys, rq = client._link, client._keys, client._keys.rq
     if not link.execute("EXISTS", rq.job(id)):
         return "RQ's job is missing from Redis; it fires here"
     waiting_key = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER_OWNER else rq.registry("scheduled", schedule.queue)

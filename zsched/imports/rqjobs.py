@@ -87,7 +87,10 @@ class RQJobs:
         Raises:
             ValueError: zsched has no option for it; the message has the reason and the remedy.
         """
-        _refuse(fields)
+        if "data" not in fields:
+            raise ValueError("its job is missing, so its function is unknown; remove it from its set, or leave it")
+        if problem := next((_UNSAID[field] for field in _UNSAID if field in fields), ""):
+            raise ValueError(problem)
         try:
             func, args, kwargs = self._encoder.open(fields["data"], runs=True)
             options = self._encoder.options(fields, runs=True)
@@ -154,15 +157,6 @@ def score_of(due_ms: int) -> float:
     return due_ms / 1000 - 0.0001
 
 
-def _refuse(fields: Mapping[str, bytes]) -> None:
-    """Refuse jobs without an equivalent, and jobs that must not be moved. Raises ValueError."""
-    if "data" not in fields:
-        raise ValueError("its job is missing, so its function is unknown; remove it from its set, or leave it")
-    for field, problem in _UNSAID.items():
-        if field in fields:
-            raise ValueError(problem)
-
-
 @contextmanager
 def _refusing(source: ImportSource, id: str, fields: Mapping[str, bytes]) -> Iterator[None]:
     """Refuse job *id* of *source* if the block raises ValueError."""
@@ -194,7 +188,10 @@ def read_rq_scheduled(jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -
                 retries += 1
                 continue
             with _refusing(source, id, fields):
-                _refuse_others(fields)
+                status = fields.get("status", b"").decode(errors="replace")
+                if fields and status != "scheduled":  # RQ would not push it as waiting
+                    problem = f"its status in RQ is {status or 'unknown'}, not scheduled"
+                    raise ValueError(f"{problem}; leave it, or take it out of the registry")
                 func, options = jobs.options(fields)
                 options |= {"queue": queue, "at": not_before(later[id])}
                 source.items.append(OneShot(id, id, func, options, waiting_key, _MARGIN_MS))
@@ -203,14 +200,6 @@ def read_rq_scheduled(jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -
     if retries:
         source.remarks.append(f"left in RQ, as runs that wait for another attempt: {retries:,}")
     return source
-
-
-def _refuse_others(fields: Mapping[str, bytes]) -> None:
-    """Refuse a job that RQ would not push as waiting. Raises ValueError."""
-    status = fields.get("status", b"").decode(errors="replace")
-    if fields and status != "scheduled":
-        problem = f"its status in RQ is {status or 'unknown'}, not scheduled"
-        raise ValueError(f"{problem}; leave it, or take it out of the registry")
 
 
 # -- rq-scheduler -----------------------------------------------------------------------------------

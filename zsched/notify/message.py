@@ -21,31 +21,19 @@ from zsched.core.runs.run import RunStatus
 from zsched.core.wording import in_a_line
 
 _SHOWN: Final = 10  # events in a message
-_VERBS: Final = {  # by kind
-    "failed": "failed",
-    "lost": "was lost",
-    "expired": "expired",
-    "missed": "was missed",
-    "skipped": "was skipped",
-    "deadline": "was not done by its deadline",
-    "quarantined": "was quarantined",
+_KINDS: Final[dict[str, tuple[str, tuple[RunStatus, ...], tuple[What, ...]]]] = {  # its verb; what it tells
+    "failed": ("failed", (RunStatus.FAILED, RunStatus.REFUSED), ()),
+    "lost": ("was lost", (RunStatus.LOST,), ()),
+    "expired": ("expired", (RunStatus.EXPIRED,), (What.EXPIRED,)),
+    "missed": ("was missed", (), (What.COALESCED,)),
+    "skipped": ("was skipped", (), (What.SKIPPED,)),
+    "deadline": ("was not done by its deadline", (), (What.DEADLINE_MISSED,)),
+    "quarantined": ("was quarantined", (), (What.QUARANTINED,)),
 }
+_KIND_OF: Final = {each: kind for kind, (_, ends, whats) in _KINDS.items() for each in (*ends, *whats)}
 TEST: Final = "test"
 UNHEALTHY: Final = "unhealthy"
 USUAL: Final = tuple(kind for kind in TOLD if kind != "skipped")
-_OF_ENDS: Final = {
-    RunStatus.FAILED: "failed",
-    RunStatus.REFUSED: "failed",
-    RunStatus.LOST: "lost",
-    RunStatus.EXPIRED: "expired",
-}
-_OF_CHANGES: Final = {
-    What.SKIPPED: "skipped",
-    What.EXPIRED: "expired",
-    What.COALESCED: "missed",
-    What.QUARANTINED: "quarantined",
-    What.DEADLINE_MISSED: "deadline",
-}
 _OF_SKIPS: Final = {Outcome.MISSED.reason: "missed", Outcome.LIMIT.reason: "missed"}
 _WANTED_BY_PEOPLE: Final = {Outcome.PAUSED.reason, Outcome.BY_HAND.reason}  # skips that nobody needs to be told
 
@@ -53,18 +41,18 @@ _WANTED_BY_PEOPLE: Final = {Outcome.PAUSED.reason, Outcome.BY_HAND.reason}  # sk
 def message_kind(change: Change) -> str | None:
     """Return the kind of message that tells *change*, as a search found it; None if no message does."""
     if change.run is not None and change.run.is_over:
-        return _OF_ENDS.get(change.run.status)
+        return _KIND_OF.get(change.run.status)
     if change.what is What.SKIPPED and change.why in _WANTED_BY_PEOPLE:
         return None
-    kind = _OF_CHANGES.get(change.what)
+    kind = _KIND_OF.get(change.what)
     return _OF_SKIPS.get(change.why, kind) if change.what is What.SKIPPED else kind
 
 
 def searched_for(kinds: Collection[str]) -> tuple[frozenset[What], frozenset[RunStatus]]:
     """Return the changes and the statuses of runs among which those of *kinds* are."""
     wanted = {*kinds, *(("skipped",) if "missed" in kinds else ())}
-    whats = frozenset(what for what, kind in _OF_CHANGES.items() if kind in wanted)
-    return whats, frozenset(status for status, kind in _OF_ENDS.items() if kind in wanted)
+    whats = frozenset(what for what in What if _KIND_OF.get(what) in wanted)
+    return whats, frozenset(status for status in RunStatus if _KIND_OF.get(status) in wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +78,10 @@ class Message:
     @classmethod
     def of_problems(cls, namespace: str, key: str, now_ms: int, problems: Mapping[str, str]) -> Self:
         """Return the message of all *problems* of ``zsched status``, by name. *key*: for its id."""
-        text = f"zsched {namespace} is healthy again"
-        if problems:
-            text = f"zsched {namespace} is not healthy: {next(iter(problems.values()))}"
+        state = f"not healthy: {next(iter(problems.values()))}" if problems else "healthy again"
         id, at = _id_of(namespace, UNHEALTHY, key, *problems), iso(now_ms) or ""
-        return cls(id, UNHEALTHY, namespace, text, at, at, reason=" ".join(problems), details=tuple(problems.values()))
+        text, details = f"zsched {namespace} is {state}", tuple(problems.values())
+        return cls(id, UNHEALTHY, namespace, text, at, at, reason=" ".join(problems), details=details)
 
     @classmethod
     def of_test(cls, namespace: str, name: str, now_ms: int) -> Self:
@@ -133,7 +120,9 @@ class _Group:
         func = (first.facets and first.facets.func) or ""
         at, until = (iso(place.position.t_us // 1000) or "" for place in (self.place, last))
         times = "" if self.count == 1 else f" {self.count:,} times"
-        text = in_a_line(f"{func or first.id} {_VERBS[self.kind]}{times}" + (f": {self.reason}" if self.reason else ""))
+        text = in_a_line(
+            f"{func or first.id} {_KINDS[self.kind][0]}{times}" + (f": {self.reason}" if self.reason else "")
+        )
         details = [f"{one.run_id or one.id} at {iso(place.position.t_us // 1000)}" for one, place in self.first]
         more = self.count - sum(one.count for one, _ in self.first)
         places = (f"{place.position} {place.row}" for place in (self.place, last))

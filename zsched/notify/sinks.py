@@ -75,22 +75,15 @@ class Sink:
     The sink called *name* by its table of the settings, *given*. ``on``: the kinds of messages that it gets.
     ``every_s``: for so long equal events are gathered, or between two pings.
     ``address``: its URL without path, user and query, which may be secrets. ``secret``: the content of its secret file.
-    ``of_kind``: the classes of all kinds.
 
     Raises:
         ConfigError: a file cannot be read, or the URL is none of its kind.
     """
 
-    kind: ClassVar[str]
     schemes: ClassVar[tuple[str, ...]] = ("https", "http")
-    of_kind: Final = dict[str, "type[Sink]"]()
-
-    def __init_subclass__(cls, kind: str = "") -> None:
-        cls.kind = kind
-        cls.of_kind[kind] = cls
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
-        self.name, self.namespace, self.given = name, namespace, given
+        self.name, self.kind, self.namespace, self.given = name, given["kind"], namespace, given
         self.on: tuple[str, ...] = given.get("on", USUAL)
         self.every_s: float = given.get("every_s", _EVERY_S)
         self._url = given.get("url") or self._from_file("url_file") or ""
@@ -167,7 +160,7 @@ class HttpSink(Sink):
         return answer
 
 
-class Webhook(HttpSink, kind="webhook"):
+class Webhook(HttpSink):
     """Signed as Standard Webhooks 1.0 says, if there is a secret: ``whsec_`` and Base64, or any text."""
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
@@ -188,7 +181,7 @@ class Webhook(HttpSink, kind="webhook"):
         self.ask("POST", self._url, body, **headers)
 
 
-class Slack(HttpSink, kind="slack"):
+class Slack(HttpSink):
     """The text is escaped as Slack wants it: ``&``, ``<`` and ``>``."""
 
     def send(self, message: Message) -> None:
@@ -196,7 +189,7 @@ class Slack(HttpSink, kind="slack"):
         self.ask("POST", self._url, json.dumps({"text": text}).encode(), Content_Type="application/json")
 
 
-class Email(Sink, kind="email"):
+class Email(Sink):
     """
     ``smtp://user@host:587`` with STARTTLS, or ``smtps://user@host``; the password is the secret. A repeated message has
     the same Message-ID.
@@ -235,7 +228,7 @@ class Email(Sink, kind="email"):
         return server
 
 
-class Sentry(HttpSink, kind="sentry"):
+class Sentry(HttpSink):
     """
     *url* is the project's DSN. A message is an event, grouped by kind, function and reason. A check-in makes its
     monitor (docs.sentry.io, crons, "upserting"). ``monitors`` is the organization in Sentry's API, for removing; that
@@ -295,7 +288,7 @@ class Sentry(HttpSink, kind="sentry"):
         )
 
 
-class Ping(HttpSink, kind="ping"):
+class Ping(HttpSink):
     """
     A dead-man's switch of healthchecks.io, or of another program that expects a request each minute. ``monitors`` is
     the address of healthchecks, with its API, version 3; the API's key is the secret.
@@ -335,9 +328,12 @@ class Ping(HttpSink, kind="ping"):
         return self.ask(method, url, body, X_Api_Key=self.secret or "")
 
 
+_OF_KIND: Final = {"webhook": Webhook, "slack": Slack, "email": Email, "sentry": Sentry, "ping": Ping}
+
+
 def sinks_of(tables: Mapping[str, Mapping[str, Any]], namespace: str) -> list[Sink]:
     """Return the sinks of the settings' *tables*, by name. Raises ConfigError."""
-    return [Sink.of_kind[table["kind"]](name, table, namespace) for name, table in tables.items()]
+    return [_OF_KIND[table["kind"]](name, table, namespace) for name, table in tables.items()]
 
 
 # -- monitors -------------------------------------------------------------------------------------

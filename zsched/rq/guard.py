@@ -92,18 +92,10 @@ class JobGuard:
     ) -> None:
         self.mode, self._patterns, self._tasks, self._keys = mode, patterns, frozenset(tasks), keys
         self._allows_unsigned, self._clock = allows_unsigned, clock or SystemClock()
+        self.is_on = mode is not GuardMode.OFF  # jobs are looked at
+        self.reader = PlainPickles if mode is GuardMode.ENFORCE else WarnedPickles  # of what no signature covers
         self.is_deciding = False  # a job is being read: a signal to stop must not interrupt that
         self._told = ""  # the last problem of the file of keys that was logged
-
-    @property
-    def reader(self) -> type[PlainPickles]:
-        """The reader of pickles that no signature covers."""
-        return PlainPickles if self.mode is GuardMode.ENFORCE else WarnedPickles
-
-    @property
-    def is_on(self) -> bool:
-        """True if jobs are looked at."""
-        return self.mode is not GuardMode.OFF
 
     def allowed_text(self) -> str:
         """Return what may run, for people: ``3 tasks and app.jobs.* are allowed; keys k2, k1``."""

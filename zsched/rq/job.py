@@ -9,6 +9,7 @@ A task may rewrite ``meta``, and RQ writes a job again when it retries it. So th
 signature again, together with its new ``meta``.
 """
 
+from contextlib import suppress
 from typing import Any, Final
 
 import rq.job
@@ -36,9 +37,8 @@ class Job(rq.job.Job):
         self.permission = _MADE_HERE
         self._fields: dict[str, Any] = {}  # of its hash
         self._is_meta_foreign = False  # another process wrote it since the decision
-        self._trusted = self.serializer
+        self._trusted = trusted_of(self.serializer)
         if self._guard.is_on:
-            self._trusted = trusted_of(self.serializer)
             self.serializer = plain_of(self.serializer, self._guard.reader)
 
     @property
@@ -71,12 +71,9 @@ class Job(rq.job.Job):
     def _meta_of(self, meta: bytes | None) -> dict[str, Any]:
         if not meta:
             return {}
-        if self.refusal:
-            return {_UNREADABLE: meta}
-        try:
-            found: dict[str, Any] = self._reader.loads(meta)
-        except Exception:  # as RQ does
-            return {_UNREADABLE: meta}
+        found: dict[str, Any] = {_UNREADABLE: meta}
+        with suppress(Exception):  # as RQ does
+            found = found if self.refusal else self._reader.loads(meta)
         return found
 
     def get_meta(self, refresh: bool = True) -> dict[str, Any]:

@@ -91,6 +91,7 @@ class Keys:
 
     schedule_prefix = NamedKey("schedule:")  # the text before a schedule's id in its key
     template_prefix = NamedKey("template:")  # the text before a schedule's id in its template's key
+    op_prefix = NamedKey("op:")  # the text before the id of a call in the key of its reply
     waiting_prefix = NamedKey("waiting:")  # the text before a schedule's id in the key of its waiting runs
 
     def schedule(self, id: str) -> str:
@@ -110,7 +111,7 @@ class Keys:
 
     def op(self, op: str) -> str:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
-        return f"{self.prefix}op:{op}"
+        return self.op_prefix() + op
 
     # the text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua.
     retried_prefix = NamedKey("retried:")
@@ -126,7 +127,7 @@ class Keys:
 
     def lapsing_prefixes(self) -> tuple[str, ...]:
         """The beginnings of the keys that all lapse by themselves."""
-        return self.op(""), self.answer(""), self.retried_prefix(), self.unique_prefix(), self.moved_prefix()
+        return self.op_prefix(), self.answer(""), self.retried_prefix(), self.unique_prefix(), self.moved_prefix()
 
     # -- names ----------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from functools import cached_property, partial
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from zsched.core.entry import text
 from zsched.core.model import After, At, Definition
 from zsched.core.occurrences.first_times import Bracket, PlannedRule
 from zsched.core.options.checked import policy_text
@@ -31,7 +30,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
 from zsched.storage.meta import server_now_ms
 from zsched.storage.named_texts import read_calendars
-from zsched.storage.refusals import CHANGED
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder
 from zsched.storage.rqoptions import Pairs
@@ -43,9 +41,9 @@ if TYPE_CHECKING:
 ROW_SIZE: Final = 4
 RELATIVE: Final = ("+", "=")  # how the due of a delay begins
 _RUN_TIMES: Final = 1000  # tries for the id of a run: so many calls of one id in a second
-_WRITTEN: Final = frozenset({"created", "updated"})  # words of a put that wrote a schedule
+_WRITTEN: Final = frozenset({b"created", b"updated"})  # words of a put that wrote a schedule
 _READ_BY_FIRE: Final = ("origin", "zs")  # fields of a waiting job; lua/put.lua writes its status before them
-DONE: Final = _WRITTEN | {"unchanged", "kept", "already_fired"}  # and of those that found nothing to do
+DONE: Final = frozenset("created updated unchanged kept already_fired".split())  # and of those that found nothing to do
 
 
 @dataclass(frozen=True)
@@ -128,31 +126,16 @@ class Answer(NamedTuple):
     """
 
     word: str
-    now_ms: int
     detail: str | None
     place: LogPlace
     version: str | None = None
 
-    @property
-    def is_changed(self) -> bool:
-        """True if the schedule does not have the version that the put named."""
-        return self.word.startswith(CHANGED)
-
-    @classmethod
-    def from_reply(cls, word: bytes, now_ms: bytes | int, detail: bytes, change: bytes) -> Answer:
-        """Return the answer of a script; *change*: ``<next entry>/<version>``."""
-        place, version = _place(change, now_ms, word), text(change).partition("/")[2]
-        found = None if text(detail) == "-" else text(detail)
-        return cls(text(word), place.at_ms, found, place, version if place.is_written else None)
-
 
 class Replies(NamedTuple):
     """
-    Results of a call with many rows: the server's time, the call's place in the log, and per row a word of ``Answer``
-    and its due time or "-".
+    Results of a call with many rows: its place in the log, and per row a word of ``Answer`` and its due time or "-".
     """
 
-    now_ms: int
     place: LogPlace
     words: list[bytes]
     due_ms: list[bytes]
@@ -221,9 +204,9 @@ class PutScripts:
             raise InvalidSchedule("serializer", serializer, problem, remedy)
         self._is_serializer_agreed = held is not None
 
-    def _claim_serializer(self, *words: bytes) -> None:
+    def _claim_serializer(self, place: LogPlace) -> None:
         """Record the serializer of the namespace, after the first put that wrote a schedule."""
-        if not self._is_serializer_agreed and any(text(word) in _WRITTEN for word in words):
+        if place.is_written and not self._is_serializer_agreed:
             try:  # another client may be faster; the next check finds that out
                 claimed = self._link.execute("HSETNX", self.keys.meta(), "serializer", self.encoder.serializer)
             except RedisUnavailable as error:  # the put itself was answered
@@ -320,16 +303,24 @@ class PutScripts:
         if not self._is_serializer_agreed:
             self.check_serializer()
         now_ms, change, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
+        return self._answer(word, now_ms, due_ms, change)
+
+    def _answer(self, word: bytes, now_ms: bytes | int, detail: bytes, change: bytes) -> Answer:
+        """Return the answer of a script; *change*: ``<next entry>/<version>``."""
+        entry, _, version = change.decode().partition("/")
+        place = LogPlace(entry, int(now_ms), word in _WRITTEN)
         if not self._is_serializer_agreed:
-            self._claim_serializer(word)
-        return Answer.from_reply(word, now_ms, due_ms, change)
+            self._claim_serializer(place)
+        found = None if detail == b"-" else detail.decode()
+        return Answer(word.decode(), found, place, version if place.is_written else None)
 
     def put_many(self, calls: Iterable[BulkCall]) -> Iterator[Replies]:
         """Put by ``one_shots_call`` and ``recurring_call``, ids distinct in a call. Yield replies in their order."""
         for reply in stream(self._link, self.keys, ("put", "put_recurring"), self._agreed(calls), self._by):
-            words = reply[2::2]
-            self._claim_serializer(*words)
-            yield Replies(int(reply[0]), _place(reply[1], reply[0], *words), words, reply[3::2])
+            entry, words = reply[1].decode().partition("/")[0], reply[2::2]
+            place = LogPlace(entry, int(reply[0]), not _WRITTEN.isdisjoint(words))
+            self._claim_serializer(place)
+            yield Replies(place, words, reply[3::2])
 
     def _agreed(self, calls: Iterable[BulkCall]) -> Iterator[BulkCall]:
         for call in calls:
@@ -363,11 +354,10 @@ class PutScripts:
                 [pairs[SIGNATURE_FIELD]] = signer.one_shots(signer.shared(pairs), [definition.id], [run_ms], [data])
             rows = flat(pairs)
             reply = self._scripts.call("enqueue", rows=rows, run_ms=run_ms, seen_version=seen_version, **own)
-            if text(reply[0]) != "AGAIN":
+            if reply[0] != b"AGAIN":
                 break
         word, now_ms, entry, run_id = reply
-        self._claim_serializer(word)
-        return Answer.from_reply(word, now_ms, run_id, entry)
+        return self._answer(word, now_ms, run_id, entry)
 
 
 def flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
@@ -379,9 +369,3 @@ def flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
 def _separated(*texts: str | bytes) -> bytes:
     """Join texts by a separator that keeps different lists different."""
     return b"".join(each for one in texts for each in (one if isinstance(one, bytes) else one.encode(), b"\0"))
-
-
-def _place(change: bytes, now_ms: bytes | int, *words: bytes) -> LogPlace:
-    """Return the place of a put in the log, from its ``<next entry>/<version>`` and its rows' words."""
-    is_written = any(text(word) in _WRITTEN for word in words)
-    return LogPlace(text(change).partition("/")[0], int(now_ms), is_written)

@@ -73,8 +73,8 @@ _GROUPS = {  # words in headers for common groups of names
     "@term": ("token", "expected_server"),  # of the leader; see lib/fence.lua
 }
 _SIZE = {"hash": "HLEN", "set": "SCARD", "zset": "ZCARD"}
-_PER_CALL = ("schedule", "template", "op")  # keys that need an id besides the namespace
-_PREFIXES = tuple(f"{name}_prefix" for name in "schedule template waiting retried unique moved".split())  # in keys.py
+# Of the keys that have an id at their end, in keys.py.
+_PREFIXES = tuple(f"{name}_prefix" for name in "schedule template op waiting retried unique moved".split())
 
 
 class Script(NamedTuple):
@@ -168,10 +168,9 @@ class Scripts:
         self._channel.execute("SCRIPT", "LOAD", load(name, self._keys.rq.prefix).text)
 
     def _key(self, name: str, arguments: dict[str, Any]) -> str:
-        function = self._keys.named(name)
-        if name in _PER_CALL:
-            return function(arguments["id"] if name != "op" else arguments.get("op") or uuid4().hex)
-        return self._key_texts.setdefault(name, function())
+        if (head := self._own_arguments.get(f"{name}_prefix")) is not None:
+            return f"{head}{arguments['id'] if name != 'op' else arguments.get('op') or uuid4().hex}"
+        return self._key_texts.setdefault(name, self._keys.named(name)())
 
 
 def checked(reply: list[Any], keys: Keys) -> list[Any]:

@@ -11,9 +11,10 @@ parameter takes anything; for a Protocol only the names of its members are check
 import difflib
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self, Union
+from typing import Annotated, Any, Final, Literal, Union
 
 from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
@@ -31,41 +32,19 @@ _REFUSED: Final = {
 }
 
 
-class Parameter(NamedTuple):
-    """One parameter. ``type``: its resolved annotation. ``default``: NO_DEFAULT if it has no default."""
-
-    name: str
-    type: Any
-    default: Any
-    is_keyword_only: bool
-
-    @property
-    def type_text(self) -> str:
-        """Return the type as its author would write it."""
-        return inspect.formatannotation(self.type)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.type_text}" + ("" if self.default is NO_DEFAULT else f" = {self.default!r}")
-
-
 class Signature:
-    """The parameters of the task *path*, in their order."""
+    """
+    The parameters of the task *path*, of *func*, in their order. Their annotations are types.
 
-    def __init__(self, path: str, parameters: Iterable[Parameter]) -> None:
-        self._path = path
-        self.parameters: Mapping[str, Parameter] = {parameter.name: parameter for parameter in parameters}
+    Raises:
+        InvalidTask: a parameter that a payload cannot fill, or with the name of an option of ``client.schedule``; an
+            annotation that is not a type, or that cannot be resolved when the task is defined; a default of another
+            type.
+    """
 
-    @classmethod
-    def of(cls, path: str, func: Callable[..., Any]) -> Self:
-        """
-        Return the signature of *func*.
-
-        Raises:
-            InvalidTask: a parameter that a payload cannot fill, or with the name of an option of ``client.schedule``;
-                an annotation that is not a type, or that cannot be resolved when the task is defined; a default of
-                another type.
-        """
-        return cls(path, [_parameter(path, func, given) for given in inspect.signature(func).parameters.values()])
+    def __init__(self, path: str, func: Callable[..., Any]) -> None:
+        given = inspect.signature(func).parameters
+        self._path, self.parameters = path, {name: _parameter(path, func, one) for name, one in given.items()}
 
     def bind(self, args: Any, kwargs: Any) -> dict[str, Any]:
         """
@@ -78,7 +57,9 @@ class Signature:
             raise InvalidSchedule("args", args, "not a list of arguments", "give a tuple or list")
         if not isinstance(kwargs, Mapping):
             raise InvalidSchedule("kwargs", kwargs, "not named arguments", "give a dict with texts as keys")
-        positional = [name for name, parameter in self.parameters.items() if not parameter.is_keyword_only]
+        positional = [
+            name for name, parameter in self.parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY
+        ]
         if len(args) > len(positional):
             problem = f"task {self._path} takes {len(positional)} by position, and these are {len(args)}"
             raise InvalidSchedule("args", args, problem, f"its parameters are {self._listed()}")
@@ -112,7 +93,7 @@ class Signature:
                 yield InvalidSchedule(str(name), value, f"task {self._path} has no such parameter", remedy)
                 continue
             try:
-                misfit = _misfit(parameter.type, value)
+                misfit = _misfit(parameter.annotation, value)
             except Exception as error:  # a name inside of the type, or a class's own code
                 problem = f"task {self._path}: its type cannot be checked ({type(error).__name__}: {error})"
                 yield InvalidSchedule(name, value, problem, "give it a type that Python can resolve")
@@ -132,7 +113,7 @@ class Signature:
         return ", ".join(map(str, self.parameters.values())) or "none"
 
 
-def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) -> Parameter:
+def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) -> inspect.Parameter:
     if given.kind in _REFUSED:
         raise InvalidTask(
             path, _declared(given), NOT_GIVEN, _REFUSED[given.kind], "give it parameters with names and types"
@@ -142,14 +123,13 @@ def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) ->
         raise InvalidTask(path, _declared(given), NOT_GIVEN, problem, f"rename it, {given.name}_ for example")
     annotation = Any if given.annotation is inspect.Parameter.empty else _resolved(path, func, given)
     if given.default is not NO_DEFAULT:
-        try:
+        misfit = None
+        with suppress(Exception):  # a type that cannot be checked is reported with the first payload
             misfit = _misfit(annotation, given.default)
-        except Exception:  # a type that cannot be checked is reported with the first payload
-            misfit = None
         if misfit is not None:
             problem = f"its default is not of its type {inspect.formatannotation(annotation)}"
             raise InvalidTask(path, given.name, given.default, problem, "give it another default, or another type")
-    return Parameter(given.name, annotation, given.default, given.kind is inspect.Parameter.KEYWORD_ONLY)
+    return given.replace(annotation=annotation)
 
 
 def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> Any:
@@ -171,11 +151,7 @@ def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> 
 
 def _declared(given: inspect.Parameter) -> str:
     """Return the parameter as its author wrote it, without quotes around an annotation that is still a text."""
-    annotation = given.annotation
-    if not isinstance(annotation, str):
-        return str(given)
-    name = str(given.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty))
-    return f"{name}: {annotation}" + ("" if given.default is NO_DEFAULT else f" = {given.default!r}")
+    return str(given).replace(repr(given.annotation), str(given.annotation), 1)
 
 
 def _misfit(hint: Any, value: object) -> str | None:
@@ -217,7 +193,6 @@ def _choices(hint: Any) -> list[Any]:
 def _is_of_outer(hint: Any, value: object) -> bool:
     """Return True if *value* is of the outer type of *hint*: a list for list[int]."""
     classes = [dict if typing.is_typeddict(one) else typing.get_origin(one) or one for one in _members(hint)]
-    try:
+    with suppress(Exception):  # a Protocol, or a class's own code
         return any(isinstance(one, type) and isinstance(value, one) for one in classes)
-    except Exception:  # a Protocol, or a class's own code
-        return True
+    return True

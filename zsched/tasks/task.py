@@ -62,8 +62,7 @@ class Template:
             if name not in parameters:
                 raise InvalidTask(path, "id", text, f"it names {name}, which is not a parameter", "name a parameter")
         self._path, self.text = path, text
-        self._parts = [(literal, name) for literal, name, _, _ in parts]
-        self.names = tuple(dict.fromkeys(name for _, name in self._parts if name is not None))
+        self.names = tuple(dict.fromkeys(name for _, name, _, _ in parts if name is not None))
         if not self.names:
             try:
                 check_id(text)
@@ -78,7 +77,7 @@ class Template:
             InvalidSchedule: the id would be invalid; ``field`` is the parameter with the bad value.
         """
         texts = {name: self._text(name, payload[name]) for name in self.names}
-        id = "".join(literal + (texts[name] if name is not None else "") for literal, name in self._parts)
+        id = self.text.format_map(texts)
         try:
             return check_id(id)
         except InvalidSchedule as error:  # too long, or empty
@@ -132,7 +131,7 @@ class Task(Typed, Generic[P, R]):
         self._func = func
         self.path = _path_of(func)
         self.options = dict(options)
-        self.signature = Signature.of(self.path, func)
+        self.signature = Signature(self.path, func)
         id = self.options.get("id")
         self._template = None if id is None else Template(self.path, id, self.signature.parameters)
         _check_options(self.path, self.options)
@@ -143,9 +142,7 @@ class Task(Typed, Generic[P, R]):
             return self._func(*args, **kwargs)
         with turn.running():
             result = self._func(*args, **kwargs)
-        if inspect.iscoroutine(result):
-            return cast(R, self._awaited(turn, result))
-        return cast(R, self._followed(turn, result))
+        return cast(R, self._awaited(turn, result) if inspect.iscoroutine(result) else self._followed(turn, result))
 
     def __repr__(self) -> str:
         return f"<Task {self.path}>"

@@ -70,11 +70,7 @@ def plain_client(client: Any) -> redis.Redis:
 
 
 def demand_empty(link: Link, keys: Keys) -> None:
-    """
-    Raises:
-        ConfigError: the Redis has data that a test could harm; or it is a fakeredis before 2.41, whose COPY lets both
-            keys share one value: all runs of a schedule would share one job.
-    """
+    """Raise ConfigError if the Redis has data that a test could harm."""
     used = [key for key in (keys.meta(), keys.log(), keys.lease(), keys.archivers()) if link.execute("EXISTS", key)]
     used += sorted(key.decode(errors="backslashreplace") for key in link.execute("SMEMBERS", keys.rq.queues()))
     if used:
@@ -82,21 +78,6 @@ def demand_empty(link: Link, keys: Keys) -> None:
             f"redis at {link.where}, namespace {keys.namespace!r}: it is in use, there is {some(used, 3)}; give each "
             "test an empty database; zsched.testing does not empty it"
         )
-    if not _copies(link, keys.template("manual"), keys.rq.job("manual")):
-        raise ConfigError(
-            f"redis at {link.where}: its COPY lets both keys share one value, as that of fakeredis before 2.41 does; "
-            "pip install 'fakeredis[lua]>=2.41'"
-        )
-
-
-def _copies(link: Link, key: str, copy_key: str) -> bool:
-    """Return True if a copy has its own value."""
-    link.execute("HSET", key, "field", "1")
-    link.execute("COPY", key, copy_key)
-    link.execute("HSET", copy_key, "field", "2")
-    seen = link.execute("HGET", key, "field")
-    link.execute("DEL", key, copy_key)
-    return bool(seen == b"1")
 
 
 # -- the clock --------------------------------------------------------------------------------------

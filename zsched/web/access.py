@@ -63,7 +63,7 @@ class Caller:
     @property
     def is_limited(self) -> bool:
         """Return True if the limits leave out schedules."""
-        return not self.account.limits.are_none
+        return any(self.account.limits)
 
     @property
     def refusal_of_writes(self) -> Problem | None:

@@ -260,7 +260,7 @@ def test_a_row_whose_plans_are_always_outdated_is_reported(client: Client, monke
     def replies(puts: PutScripts, calls: Any) -> Iterator[Replies]:
         for _, texts, _ in calls:
             words = [b"AGAIN", b"created"] if "b" in texts else [b"AGAIN"]
-            yield Replies(5, LogPlace("0-1", 5, True), words, [b"-", b"9"][: len(words)])
+            yield Replies(LogPlace("0-1", 5, True), words, [b"-", b"9"][: len(words)])
 
     monkeypatch.setattr(PutScripts, "put_many", replies)
 

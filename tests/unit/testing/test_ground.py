@@ -71,31 +71,6 @@ def test_a_redis_of_an_earlier_test_is_refused(redis_client: redis.Redis) -> Non
         ManualScheduler(redis_client)
 
 
-class SharingConnection(fakeredis.FakeRedisConnection):
-    """The COPY of fakeredis before 2.41: both keys have one value."""
-
-    def _connect(self) -> Any:
-        socket: Any = super()._connect()
-        copies = socket.copy
-
-        def copy(key: Any, new_key: Any, *options: bytes) -> int:
-            copied: int = copies(key, new_key, *options)
-            new_key.value = key.value
-            return copied
-
-        socket.copy = copy
-        return socket
-
-
-def test_a_fakeredis_that_does_not_copy_is_refused() -> None:
-    client = fakeredis.FakeRedis(server=fakeredis.FakeServer(), connection_class=SharingConnection)
-
-    with pytest.raises(ConfigError, match=r"COPY.*pip install 'fakeredis\[lua\]>=2.41'"):
-        ManualScheduler(client)
-
-    assert [] == client.keys()
-
-
 def test_a_client_that_decodes_its_replies_is_accepted(redis_client: redis.Redis) -> None:
     options = redis_client.connection_pool.connection_kwargs
     decoding = redis.Redis(

@@ -24,11 +24,6 @@ class Limits(NamedTuple):
     queues: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
 
-    @property
-    def are_none(self) -> bool:
-        """Return True if there are no limits."""
-        return not (self.funcs or self.queues or self.tags)
-
     def refusal(self, by: LimitedBy) -> tuple[str, Any, tuple[str, ...]] | None:
         """Return the option, the value and the patterns that refuse a schedule; None: it is within the limits."""
         for option, path in by.functions.items():

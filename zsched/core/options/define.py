@@ -71,34 +71,25 @@ def define(
     Raises:
         InvalidSchedule: an option is unknown, missing or bad, or two contradict each other.
     """
-    _refuse_unknown(options, SCHEDULE_OPTIONS)
+    known = FOR_ENQUEUE if isinstance(when, Now) else SCHEDULE_OPTIONS
+    _refuse_unknown(options, known)
     if options.get("urgency") is None:
         return _definition(func, options, fallback_id, when or _when(options))
     with blaming(options):
-        options = expanded(options, presets, SCHEDULE_OPTIONS)
+        options = expanded(options, presets, known)
         return _definition(func, options, fallback_id, when or _when(options))
 
 
 def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
     """Return the definition of a run that is pushed to its queue at once. Raises as ``define``."""
-    _refuse_unknown(options, FOR_ENQUEUE)
-    with blaming(options):
-        options = expanded(options, presets, FOR_ENQUEUE)
-        definition = _definition(func, options, fallback_id, Now())
-        unique_ms = _unique_ms(options, definition)
-        return replace(definition, unique_ms=unique_ms) if unique_ms else definition
-
-
-def _unique_ms(options: Mapping[str, Any], definition: Definition) -> int:
-    """Return for how long the id of an immediate run keeps it; 0: each call is a run. Raises InvalidSchedule."""
-    given = options.get("unique_for")
-    if definition.has_own_id and definition.if_exists is not IfExists.REPLACE:
-        unique_ms: int = ONLY_ENQUEUE["unique_for"].form.check("unique_for", UNIQUE_S if given is None else given)
-        return unique_ms
+    definition, given = define(func, options, fallback_id, presets, Now()), options.get("unique_for")
+    if options.get("id") is not None and definition.if_exists is not IfExists.REPLACE:
+        check = ONLY_ENQUEUE["unique_for"].form.check
+        return replace(definition, unique_ms=check("unique_for", UNIQUE_S if given is None else given))
     if given is not None:
         problem = "each of these calls is another run"
         raise InvalidSchedule("unique_for", given, problem, 'give id= and if_exists="keep" (or "error") too')
-    return 0
+    return definition
 
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
@@ -144,12 +135,11 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
         when, values["jitter_ms"] = _with_jitter(when, jitter_ms, options["jitter"]), 0
     args = options.get("args")
     values |= {"func": func, "args": () if args is None else args, "kwargs": options.get("kwargs")}
-    has_own_id = "id" in values
-    replaces = has_own_id and values.get("if_exists") in (None, IfExists.REPLACE)
+    replaces = "id" in values and values.get("if_exists") in (None, IfExists.REPLACE)
     if values.get("if_version") is not None and not replaces:
         problem = "only a schedule of an id, which is replaced, has a version"
         raise InvalidSchedule("if_version", values["if_version"], problem, "give its id, and no if_exists")
-    return Definition(**{"id": fallback_id, **values}, when=when, has_own_id=has_own_id)
+    return Definition(**{"id": fallback_id, **values}, when=when)
 
 
 def _checked(options: Mapping[str, Any], is_recurring: bool) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def test_a_refusal_says_what_to_give_instead(options: dict[str, Any], says: str)
 def test_a_one_shot_without_options_has_the_defaults() -> None:
     definition = _define(at=AT)
 
-    assert (At(AT_MS), "made-up", False) == (definition.when, definition.id, definition.has_own_id)
+    assert (At(AT_MS), "made-up") == (definition.when, definition.id)
     assert ("app.task", (), None, None) == (definition.func, definition.args, definition.kwargs, definition.timeout)
     assert ("UTC", "default", Priority.NORMAL, False) == (
         definition.tz, definition.queue, definition.priority, definition.at_front,
@@ -182,7 +182,7 @@ def test_a_one_shot_without_options_has_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"at": AT, "id": "a-Z_9"}, {"id": "a-Z_9", "has_own_id": True}),
+        ({"at": AT, "id": "a-Z_9"}, {"id": "a-Z_9"}),
         ({"at": AT, "tags": ["b", "a", "b"]}, {"tags": ("a", "b")}),
         ({"at": AT, "priority": Priority.LOW}, {"priority": Priority.LOW}),
         ({"at": AT, "if_exists": IfExists.KEEP}, {"if_exists": IfExists.KEEP}),
