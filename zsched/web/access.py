@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -48,7 +49,7 @@ COOKIE: Final = "zsched_session"
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FREE: Final = 9.5  # attempts of an address without a wait, as parts of attempts are forgotten
 _FORGOTTEN_S: Final = 300  # in which one attempt is forgotten; so no wait is longer
-_REMEMBERED: Final = 10_000  # addresses, of some 300 bytes
+_REMEMBERED: Final = 10_000  # addresses, of some 300 bytes; and callers
 _WRITES_REFUSED: Final = 'changes are refused while [rq] allow_callables is ["*"], which names any function'
 
 
@@ -149,9 +150,8 @@ class Access:
     def __init__(self, client: AsyncClient, file: AccountsFile, proxy: Proxy, settings: Settings, clock: Clock) -> None:
         self._client, self._file, self.proxy = client, file, proxy
         self._settings, self._clock = settings, clock
-        self._accounts, self._problem = file.current(), ""
-        self._callers: dict[str, Caller] = {}  # of these accounts, by the digest of the token
-        self._brake = Brake(clock)
+        self._problem, self._brake = "", Brake(clock)
+        self._acting = lru_cache(_REMEMBERED)(self._acting_as)
         self._known()  # says if there are none
 
     def caller(self, request: Request) -> Caller:
@@ -199,21 +199,17 @@ class Access:
         if digest is None or (account := self._known().find(digest, now_ms)) is None:
             return None
         self._file.note_use(digest, now_ms)
-        if (caller := self._callers.get(digest)) is None:
-            caller = self._callers[digest] = self._acting(account)
-        return caller
+        return self._acting(account)
 
     def _known(self) -> Accounts:
         """Return the accounts of the file; those of before if it cannot be used now, which is logged."""
         accounts, problem = self._file.current(), self._file.problem
         if problem and problem != self._problem:
             log.warning("accounts_refused", problem=problem, accounts=len(accounts.by_digest))
-        if accounts is not self._accounts:
-            self._accounts, self._callers = accounts, {}
         self._problem = problem
         return accounts
 
-    def _acting(self, account: Account) -> Caller:
+    def _acting_as(self, account: Account) -> Caller:
         return Caller(account, self._client.acting_as(account.name, account.limits), self._settings)
 
 
