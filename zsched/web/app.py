@@ -158,11 +158,10 @@ class _Api(FastAPI):
         is_made, document = self.openapi_schema is not None, super().openapi()
         if not is_made:
             parts = document.setdefault("components", {})
-            parts["schemas"] = schemas.components()
+            parts["schemas"], parts["responses"] = schemas.components(), schemas.problems()
             session = {"type": "apiKey", "in": "cookie", "name": COOKIE}
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}, "session": session}
             document["security"] = [{"token": []}, {"session": []}]
-            schemas.share_failures(document)
         return document
 
 
