@@ -294,10 +294,11 @@ class Proxy:
             raise _refused(self._header, name, error.problem, error.remedy) from None
         return Account(name, self._role(request))
 
-    def says_https(self, request: Request) -> bool:
-        """Return True if *request* came by https to a trusted proxy."""
+    def cookie(self, request: Request) -> dict[str, Any]:
+        """Return the attributes of a cookie: no script reads it, and it stays with this server, and with its https."""
         forwarded = request.headers.get("x-forwarded-proto", "") if self._sent(request) else ""
-        return forwarded.rpartition(",")[2].strip().lower() == "https"
+        is_https = forwarded.rpartition(",")[2].strip().lower() == "https"  # to a trusted proxy
+        return {"httponly": True, "samesite": "strict", "secure": is_https}
 
     def _role(self, request: Request) -> AccountRole:
         role = "" if self._role_header is None else _only(request, self._role_header)

@@ -41,7 +41,7 @@ from zsched.web.answers import Files, JsonAnswer, Problem, bad_parameter, docs, 
 from zsched.web.console import edit, now, operations, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
-from zsched.web.middleware import REQUEST_ID, Deadline, ForwardedScheme, Identified, Measured, PrintablePaths, WithHead
+from zsched.web.middleware import REQUEST_ID, Deadline, PrintablePaths, Recorded, WithHead
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"
@@ -81,8 +81,6 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
     )
-    if settings.web.proxy_addresses:
-        app.add_middleware(ForwardedScheme, proxy=proxy)
     state = app.state
     state.settings, state.link, state.client, state.clock = settings, link, client, clock
     state.accounts = accounts_file(settings)
@@ -106,10 +104,9 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     rq.add_pages(app, state.access, threads_link)
     app.add_middleware(PrintablePaths)
     app.add_middleware(Deadline, prefix=PREFIX)
-    app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)
+    app.add_middleware(Recorded, meter=meter, clock=clock, prefix=PREFIX)
     app.add_middleware(WithHead)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=_GZIP_LEVEL)
-    app.add_middleware(Identified, clock=clock)
     app.add_exception_handler(ZschedError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)

@@ -23,7 +23,7 @@ from zsched.metrics.web_collector import exposition
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.overview import Overview
 from zsched.web.app import PREFIX, make_api
-from zsched.web.middleware import PROBES, Measured
+from zsched.web.middleware import PROBES, Recorded
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ def answer(
         clock.advance(LATENCY_MS)
         await send({"type": "http.response.body", "body": b"x"})
 
-    run(Measured(app, meter, clock, PREFIX), path, method)
+    run(Recorded(app, meter, clock, PREFIX), path, method)
 
 
 def run(app: Any, path: str = "/schedules/a", method: str = "GET") -> None:
     async def send(message: Any) -> None:
         """Send to nobody."""
 
-    asyncio.run(app({"type": "http", "path": path, "method": method}, None, send))
+    asyncio.run(app({"type": "http", "path": path, "method": method, "headers": []}, None, send))
 
 
 API = "/api/v1/schedules"
@@ -197,7 +197,7 @@ def test_an_exception_before_the_answer_counts_as_a_failure() -> None:
 
     meter = WebMeter()
     with pytest.raises(ValueError, match="on purpose"):
-        run(Measured(broken, meter, ManualClock(), PREFIX))
+        run(Recorded(broken, meter, ManualClock(), PREFIX))
 
     assert {("other", "GET", "5xx"): 1} == dict(meter.requests)
 
