@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import fastapi.routing
 import structlog
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
@@ -21,14 +21,13 @@ from starlette.responses import PlainTextResponse, Response
 import zsched
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
-from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import looking
 from zsched.metrics.pages import METRICS_TYPE
 from zsched.metrics.web_meter import WebMeter
-from zsched.storage.connection import link_of
+from zsched.storage.connection import Link, link_of
 from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
@@ -47,13 +46,12 @@ log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"
 _GZIP_LEVEL: Final = 5  # of 9
 _STATIC: Final = Path(__file__).parent / "static"
-_probes = APIRouter(include_in_schema=False)
 _NONE: Final = re.compile(r"(?!)")  # matches nothing
 
 
-def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
+def make_api(settings: Settings, link: Link) -> FastAPI:
     """
-    Make the application by *settings*, on *link*. No connection is made yet.
+    Make the application by *settings*, on *link*, an ``AsyncLink``. No connection is made yet.
 
     Raises:
         ConfigError: [web] names a header of a proxy, and no address of it; or the file of accounts cannot be used.
@@ -97,8 +95,8 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         app.include_router(router, prefix=PREFIX)
     for page in (now, timeline, schedules_page, edit, runs_page, operations, login):
         app.include_router(page.router)
-    app.include_router(_probes)
-    app.add_route("/api/docs", docs, include_in_schema=False)
+    for path, probe in ("/healthz", healthz), ("/readyz", readyz), ("/metrics", metrics), ("/api/docs", docs):
+        app.add_route(path, probe, include_in_schema=False)
     app.mount("/static/swagger", Files(packages=[("fastapi_offline", "static")]))  # nobody else sees who looks
     app.mount("/static", Files(directory=_STATIC))
     rq.add_pages(app, state.access, threads_link)
@@ -115,13 +113,11 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     return app
 
 
-@_probes.get("/healthz")
-async def healthz() -> Response:
+async def healthz(_: Request) -> Response:
     """Answer as long as this process does."""
     return PlainTextResponse("ok\n")
 
 
-@_probes.get("/readyz")
 async def readyz(request: Request) -> Response:
     """Answer 200 if Redis answers, else 503."""
     try:
@@ -132,7 +128,6 @@ async def readyz(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-@_probes.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Return the measurements in Prometheus' text format."""
     if (written := request.app.state.exposition) is None:
@@ -144,9 +139,10 @@ def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
     """Return the function that writes the page of *meter*; None without prometheus_client, of the extra ops."""
     if find_spec("prometheus_client") is None:
         return None
-    from zsched.metrics.web_collector import exposition
+    from zsched.metrics.families import exposition
+    from zsched.metrics.web_collector import WebCollector
 
-    return exposition(meter)
+    return exposition(WebCollector(meter))
 
 
 class _Api(FastAPI):
@@ -173,7 +169,7 @@ async def _on_problem(request: Request, error: Any) -> Response:
     is_page = login.is_page(request)
     if error.status == 401 and is_page:
         return login.to_login(request)
-    request.app.state.meter.refuse(error.kind)
+    request.app.state.meter.refused[error.kind] += 1
     answer: JsonAnswer = error.response()
     return html_page("problem.html", error.status, problem=json.loads(bytes(answer.body))) if is_page else answer
 

@@ -17,9 +17,10 @@ from zsched.config.settings import Settings
 from zsched.core.clock import ManualClock
 from zsched.core.options.choices import Priority
 from zsched.health.facts import DaemonHealth
+from zsched.metrics.families import exposition
 from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, Names
 from zsched.metrics.serving import CachedReader, DaemonCollector, RedisReading
-from zsched.metrics.web_collector import exposition
+from zsched.metrics.web_collector import WebCollector
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.overview import Overview
 from zsched.web.app import PREFIX, make_api
@@ -221,9 +222,9 @@ def test_a_stream_counts_as_open_until_it_is_closed() -> None:
 def test_the_page_has_a_line_for_each_series() -> None:
     meter = WebMeter()
     meter.answered("/schedules/{id}", "PUT", 201, 3.0)
-    meter.refuse("wrong-token")
+    meter.refused["wrong-token"] += 1
 
-    page = exposition(meter)().decode().splitlines()
+    page = exposition(WebCollector(meter))().decode().splitlines()
 
     assert 'zsched_web_requests_total{method="PUT",route="/schedules/{id}",status="2xx"} 1.0' in page
     assert 'zsched_web_request_seconds_bucket{le="0.005",method="PUT",route="/schedules/{id}"} 1.0' in page
