@@ -35,9 +35,7 @@ _PREVIEWED: Final = 1000
 
 @router.put(
     _ONE,
-    **schemas.put(
-        "Create or replace a schedule.", "ScheduleOptions", "If-Match", "If-None-Match: *", "Idempotency-Key"
-    ),
+    **schemas.put("Create or replace a schedule.", "If-Match", "If-None-Match: *", "Idempotency-Key"),
 )
 async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """
@@ -65,9 +63,7 @@ async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response
         return Problem.from_error(error, 412 if is_new else None).response()
 
 
-@router.post(
-    "/schedules", **schemas.put("Create a schedule with an id of the server's.", "ScheduleOptions", "Idempotency-Key!")
-)
+@router.post("/schedules", **schemas.put("Create a schedule with an id of the server's.", "Idempotency-Key!"))
 async def create_schedule(request: Request, call: Admitted) -> Response:
     """
     Create a schedule; the server makes its id. It needs `Idempotency-Key`: for ten minutes the same key with the same
@@ -101,7 +97,7 @@ async def get_schedule(id: PathId, request: Request, call: Admitted) -> Response
 
 @router.patch(
     _ONE,
-    **schemas.put("Change some options of a schedule (RFC 7396).", "ScheduleChanges", "If-Match", answer="Updated"),
+    **schemas.change("Change some options of a schedule (RFC 7396).", "If-Match"),
 )
 async def update_schedule(
     id: PathId,

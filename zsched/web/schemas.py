@@ -158,15 +158,19 @@ def route(
     return {"summary": summary, "responses": failed, "openapi_extra": extra}
 
 
-def put(summary: str, body: str, *headers: str, answer: str = "Scheduled") -> Json:
+def put(summary: str, *headers: str) -> Json:
     """Return the arguments of a route that puts a schedule."""
     examples = {"reminder": {"value": _EXAMPLE}, "digest": {"value": _RULE_EXAMPLE}}
-    content = _json(ref(body), **({"examples": examples} if body == "ScheduleOptions" else {}))
-    made = route(summary, answer, headers, content, (*FAILED_WRITES, 428))
-    done = {"201": "Created.", "202": "In Redis, but in no archive yet."} if answer == "Scheduled" else {}
-    for status, text in done.items():
-        made["openapi_extra"]["responses"][status] = {"description": text, "content": _json(ref(answer))}
-    return _with_body(made) if body == "ScheduleOptions" else made
+    content = _json(ref("ScheduleOptions"), examples=examples)
+    made = route(summary, "Scheduled", headers, content, (*FAILED_WRITES, 428))
+    for status, text in ("201", "Created."), ("202", "In Redis, but in no archive yet."):
+        made["openapi_extra"]["responses"][status] = {"description": text, "content": _json(ref("Scheduled"))}
+    return _with_body(made)
+
+
+def change(summary: str, *headers: str) -> Json:
+    """Return the arguments of a route that changes options of a schedule."""
+    return route(summary, "Updated", headers, _json(ref("ScheduleChanges")), FAILED_WRITES)
 
 
 def answering(summary: str, **members: Json | str) -> Json:
