@@ -92,10 +92,8 @@ class Deadline(Passing):
         self._prefix, self._read_s = prefix, read_s
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] not in READS or not scope["path"].startswith(self._prefix):
-            await self._app(scope, receive, send)
-            return
-        limit = asyncio.timeout(self._read_s)
+        is_bounded = scope["method"] in READS and scope["path"].startswith(self._prefix)
+        limit = asyncio.timeout(self._read_s if is_bounded else None)
         try:
             async with limit:
                 await self._app(scope, receive, telling(send, lambda _: limit.reschedule(None)))

@@ -119,7 +119,7 @@ class View:
     @property
     def refusal(self) -> Problem | None:
         """The reason why this server takes no changes, for a caller who could make some; None: there is none."""
-        return None if self.account.role is AccountRole.VIEWER else self.call.refusal_of_all_writes
+        return None if self.account.role is AccountRole.VIEWER else self.call.refusal_of_writes
 
     def demand_operator(self, what: str) -> None:
         """Check that the caller is an operator without limits. Raises Problem."""
