@@ -164,6 +164,7 @@ async def show(view: Viewed, run_id: str) -> Response:
 @router.post("/runs/{run_id:plain}:{action}")
 async def act(view: Viewed, run_id: str, action: str) -> Response:
     """Retry or cancel a run."""
+    view.call.demand_write()
     if action not in _ACTIONS:
         raise actions.unknown_action(action, "use the buttons of the run's page")
     done = await actions.change_run(view.call, _ACTIONS[action], run_id)
