@@ -29,7 +29,7 @@ router = routes("schedules")
 _PAGE: Final = 50
 _MOST: Final = 1000
 _ONE: Final = "/schedules/{id:plain}"
-Endpoint: TypeAlias = Callable[..., Awaitable[Response]]
+_Route: TypeAlias = Callable[..., Awaitable[Response]]
 _IF_MATCH: Final = ("If-Match",)
 _PREVIEWED: Final = 1000
 
@@ -122,7 +122,7 @@ async def cancel_schedule(id: PathId, request: Request, call: Admitted) -> Respo
     return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, calls.if_match(request))})
 
 
-def _action(name: str, summary: str, answer: str = "Schedule", **members: Any) -> Callable[[Endpoint], Endpoint]:
+def _action(name: str, summary: str, answer: str = "Schedule", **members: Any) -> Callable[[_Route], _Route]:
     """Return the decorator of a route that changes one schedule."""
     return router.post(f"{_ONE}:{name}", **schemas.action(summary, answer, _IF_MATCH, **members))
 

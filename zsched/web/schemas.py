@@ -149,7 +149,10 @@ def route(
     one that ends in ! is needed. *body*: the content of its request.
     """
     done = {"description": "Done.", "content": _json(ref(answer))} if isinstance(answer, str) else answer
-    failed = {status: {"$ref": f"#/components/responses/Problem{status}"} for status in failures}
+    failed = {
+        status: {"$ref": f"#/components/responses/Problem{status}", "description": TITLES[status]}
+        for status in failures
+    }  # fmt: skip
     extra: Json = {"responses": {"200": done}, "parameters": [_header(name) for name in headers]}
     if "If-None-Match" in headers:
         extra["responses"]["304"] = {"description": "It is still that of If-None-Match."}
