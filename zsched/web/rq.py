@@ -40,15 +40,11 @@ def add_pages(app: Starlette, access: Access, link: Link) -> None:
             caller.demand_arguments(_NAME)
         await pages(scope, receive, send)
 
-    app.add_route(PATH, _to_pages, include_in_schema=False)
+    # Relative, so that it needs no host that the client names.
+    app.add_route(PATH, lambda _: RedirectResponse(f"{PATH}/"), include_in_schema=False)
     app.mount(PATH, guarded)
 
 
 def is_for(caller: Caller) -> bool:
     """Return True if the pages are there, and *caller* may see them."""
     return IS_INSTALLED and caller.account.sees_arguments and not caller.is_limited
-
-
-async def _to_pages(_: Request) -> Response:
-    """Redirect from the path without a slash. The address is relative: it needs no host that the client names."""
-    return RedirectResponse(f"{PATH}/")
