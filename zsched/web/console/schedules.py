@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.listing import LISTED_KINDS, Filter
+from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule
 from zsched.core.occurrences.planning import nominal_time
 from zsched.core.occurrences.replacements import Replacements
@@ -49,11 +49,9 @@ async def list_(
     """List the schedules that the filters find. The rows come as they are found."""
     filters = _filters(request.query_params)
     try:
-        options = with_times(filters)
-        Filter.of(**options, after=after or None)
+        listing = view.call.client.list(**with_times(filters), after=after or None, limit=page_size + 1)
     except InvalidSchedule as error:
         return view.refused(error, "schedules", filters=filters, **_choices(after))
-    listing = view.call.client.list(**options, after=after or None, limit=page_size + 1)
     head, middle, tail = view.pieces("schedules", filters=filters, **_choices(after))
 
     async def parts() -> AsyncIterator[str]:
