@@ -14,7 +14,7 @@ from zsched.cli.program import Invocation, command
 from zsched.config.parsing import listen_address
 from zsched.core.clock import SystemClock
 from zsched.daemon.supervisor import Supervisor
-from zsched.errors import ConfigError, ZschedError
+from zsched.errors import ZschedError, needing
 from zsched.events import configure
 from zsched.storage.keys import keys_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, prefix_of_environment
@@ -52,13 +52,9 @@ def web(invocation: Invocation, listen: str | None) -> None:
 
 def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -> None:
     """Serve. Raises ConfigError: a package of the extra is not installed, or a setting is wrong."""
-    try:
+    with needing("web", "zsched web"):
         from zsched.aio.link import AsyncLink
         from zsched.web import app, rq, serving
-    except ImportError as error:
-        if (package := (error.name or "greenlet").partition(".")[0]) == "zsched":
-            raise
-        raise ConfigError(f"zsched web needs {package}, which is not installed: pip install 'zsched[web]'") from error
     settings = invocation.settings()
     if prefix_of_environment() != (prefix := keys_of(settings).rq.prefix):  # RQ reads it only when it is imported
         os.execve(sys.executable, sys.orig_argv, os.environ | {RQ_PREFIX_VARIABLE: prefix})
