@@ -2,10 +2,9 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +22,7 @@ from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
-from zsched.errors import InvalidSchedule, ZschedError
+from zsched.errors import ConfigError, InvalidSchedule, ZschedError, needing
 from zsched.health.status import looking
 from zsched.metrics.pages import METRICS_TYPE
 from zsched.metrics.web_meter import WebMeter
@@ -88,7 +87,6 @@ def make_api(settings: Settings, link: Link) -> FastAPI:
     state.look, state.reader = looking(settings, link), Reader.by_settings(settings, link)
     state.pulse, state.history = now.Pulse(app), HistoryReader(link, keys)
     meter = state.meter = WebMeter()
-    state.exposition = _exposition(meter)
     state.events, state.run_suffix = events.Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
     api = (schedules.router, bulk.router, runs.router, runs.occurrences, events.router)
     for router in (*api, namespace.health, namespace.router):
@@ -130,19 +128,13 @@ async def readyz(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Return the measurements in Prometheus' text format."""
-    if (written := request.app.state.exposition) is None:
-        return PlainTextResponse("this needs prometheus_client: pip install 'zsched[ops]'\n", 404)
-    return Response(written(), media_type=METRICS_TYPE)
-
-
-def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
-    """Return the function that writes the page of *meter*; None without prometheus_client, of the extra ops."""
-    if find_spec("prometheus_client") is None:
-        return None
-    from zsched.metrics.families import exposition
-    from zsched.metrics.web_collector import WebCollector
-
-    return exposition(WebCollector(meter))
+    try:
+        with needing("ops", "this page"):
+            from zsched.metrics.families import exposition
+            from zsched.metrics.web_collector import WebCollector
+    except ConfigError as error:
+        return PlainTextResponse(f"{error}\n", 404)
+    return Response(exposition(WebCollector(request.app.state.meter))(), media_type=METRICS_TYPE)
 
 
 class _Api(FastAPI):

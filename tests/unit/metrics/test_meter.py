@@ -235,7 +235,7 @@ def test_the_page_has_a_line_for_each_series() -> None:
 
 def test_a_page_without_prometheus_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "zsched.metrics.web_collector")
+    monkeypatch.delitem(sys.modules, "zsched.metrics.families")
 
     async def ask() -> httpx.Response:
         app = make_api(Settings(), AsyncLink.from_url("redis://127.0.0.1:1/0", 1.0))
@@ -244,4 +244,5 @@ def test_a_page_without_prometheus_client_names_the_extra(monkeypatch: pytest.Mo
 
     found = asyncio.run(ask())
 
-    assert (404, "this needs prometheus_client: pip install 'zsched[ops]'\n") == (found.status_code, found.text)
+    told = "this page needs prometheus_client, which is not installed: pip install 'zsched[ops]'\n"
+    assert (404, told) == (found.status_code, found.text)

@@ -152,7 +152,10 @@ class ManualRecovery:
             if self._found.is_nothing_lost:
                 loop = RecoveryLoop(*place, lambda: self._merge(known, wire, is_whole=True), lacks_keys)
                 self._drive(loop)
-            self._adopt(self._found, wire)
+            # The names by which daemons find this archive and its peers; those that Redis has stay.
+            for gen in known.gens:
+                if gen not in (self._found.gen or "").split():
+                    Scripts(wire, self._keys).call("adopt", gen=gen)
             return self._outcome(self._found, loop.merge)
 
     # -- how ----------------------------------------------------------------------------------------
@@ -173,12 +176,6 @@ class ManualRecovery:
         verdict = judge(mine, start, is_same_set=objection is None)
         here = merge.is_nothing_lost, merge.common, merge.is_known
         return HistoryFindings(known, verdict, objection, *here, start, merge.reconciler.seen, gen, now_ms)
-
-    def _adopt(self, found: HistoryFindings, wire: Wire) -> None:
-        """Add to Redis the names by which daemons find this archive and its peers. Names that Redis has stay."""
-        for gen in found.known.gens:
-            if gen not in (found.gen or "").split():
-                Scripts(wire, self._keys).call("adopt", gen=gen)
 
     def _drive(self, loop: RecoveryLoop) -> None:
         """Run the recovery, and report its progress."""
