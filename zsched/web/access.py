@@ -48,7 +48,7 @@ COOKIE: Final = "zsched_session"
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FREE: Final = 9.5  # attempts of an address without a wait, as parts of attempts are forgotten
 _FORGOTTEN_S: Final = 300  # in which one attempt is forgotten; so no wait is longer
-_REMEMBERED: Final = 10_000  # addresses, of some 300 bytes; and callers
+_REMEMBERED: Final = 10_000  # addresses, of some 300 bytes
 _WRITES_REFUSED: Final = 'changes are refused while [rq] allow_callables is ["*"], which names any function'
 
 
@@ -145,7 +145,7 @@ class Access:
         self._client, self._file, self.proxy = client, file, proxy
         self._settings, self._clock = settings, clock
         self._problem, self._brake = "", Brake(clock)
-        self._acting = lru_cache(_REMEMBERED)(self._acting_as)
+        self._acting = lru_cache(self._acting_as)  # of the accounts that ask most
         self._known()  # says if there are none
 
     def caller(self, request: Request) -> Caller:
