@@ -5,6 +5,8 @@ A message names the object, the value and the remedy. Redis's own exceptions nev
 storage layer: they are converted there, with the original as ``__cause__``.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Self
@@ -246,6 +248,17 @@ class ArchiveCorrupt(ArchiveError):
 
 class ArchiveFailed(ArchiveError):
     """The disk fails: it is full or read-only, or reports I/O errors."""
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Import packages of *extra* in the block. Raises ConfigError: *what* needs one that is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        if (package := str(error.name).partition(".")[0]) == "zsched":
+            raise
+        raise ConfigError(f"{what} needs {package}, which is not installed: pip install 'zsched[{extra}]'") from error
 
 
 def _restored(kind: type[ZschedError], args: tuple[object, ...]) -> ZschedError:

@@ -103,7 +103,7 @@ def test_a_missing_extra_ends_the_daemon_with_the_install_command(unit: Unit) ->
     code, status, told = unit.end(code=WITHOUT_METRICS + MAIN, METRICS_LISTEN="localhost:9464")
 
     missing = (
-        "[metrics] listen='localhost:9464': prometheus_client is not installed; install it: pip install 'zsched[ops]'"
+        "[metrics] listen='localhost:9464' needs prometheus_client, which is not installed: pip install 'zsched[ops]'"
     )
     assert (USAGE, missing) == (code, status)
     assert missing in told

@@ -116,11 +116,11 @@ async def test_a_result_that_may_be_older_is_given_while_it_is_read_again() -> N
     counter = Counter()
     counter.gate.set()
     shared = Shared(counter.read, 0, most_s=60)
-    first = await shared.soon()
+    first = await shared.get()
     counter.gate.clear()
     counter.began.clear()
 
-    at_once = [await shared.soon() for _ in range(3)]
+    at_once = [await shared.get() for _ in range(3)]
     await counter.began.wait()
 
     assert (1, [1, 1, 1], 2) == (first, at_once, counter.reads)

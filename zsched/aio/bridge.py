@@ -13,7 +13,7 @@ from typing import Final, ParamSpec, TypeVar
 try:
     from greenlet import getcurrent, greenlet
 except ImportError as error:
-    raise ImportError("zsched.AsyncClient needs greenlet: pip install 'zsched[async]'") from error
+    raise ImportError("zsched.AsyncClient needs greenlet: pip install 'zsched[async]'", name="greenlet") from error
 
 P = ParamSpec("P")
 T = TypeVar("T")

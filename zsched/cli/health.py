@@ -44,9 +44,11 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
       zsched status --watch --tz Asia/Seoul
       zsched status --json | jq .problems
     """
-    if is_watched:
-        _check_watched(invocation)
-    elif every is not None:
+    if is_watched and invocation.wants_json:
+        raise click.UsageError("--watch and --json contradict each other; give one of them")
+    if is_watched and not sys.stdout.isatty():
+        raise click.UsageError("--watch shows a live screen, and stdout is not a terminal; leave --watch out")
+    if every is not None and not is_watched:
         raise click.UsageError("--every is the interval of --watch; give both, or neither")
     settings = invocation.settings()
     look = looking(settings, invocation.link(settings))
@@ -58,14 +60,6 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
         view = look()
     invocation.answer(view.to_dict(), *status_lines(view, tz), tz=tz)
     return DONE if view.verdict.is_healthy else UNHEALTHY
-
-
-def _check_watched(invocation: Invocation) -> None:
-    """Check that a person can watch. Raises UsageError otherwise."""
-    if invocation.wants_json:
-        raise click.UsageError("--watch and --json contradict each other; give one of them")
-    if not sys.stdout.isatty():
-        raise click.UsageError("--watch shows a live screen, and stdout is not a terminal; leave --watch out")
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.sentences import local_text, reason_text
 from zsched.core.story.source import Source
-from zsched.core.story.verdict import StoryVerdict
 from zsched.core.wording import rough_duration, with_name
 from zsched.errors import RedisUnavailable
 from zsched.storage.history_reader import HistoryPage
@@ -53,9 +52,11 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     asking = _Asking(invocation)
     [story] = asking.parts(lambda past: [past.why(id, tz)])
     told = (f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines)
-    title = [with_name(id, story.name)] if story.name else []
-    lines = [*title, *_verdict_lines(story.verdict), *(printable(with_short_workers(line)) for line in told)]
-    invocation.answer(story.to_dict(), *lines, tz=story.tz)
+    title, verdict = [with_name(id, story.name)] if story.name else [], story.verdict
+    style = Style.BAD if verdict.word.is_bad else Style.GOOD if verdict.is_good else Style.HEADING
+    first = with_remedy(with_short_workers(f"{verdict.word}: {verdict.text}"), verdict.remedy, style)
+    lines = (printable(with_short_workers(line)) for line in told)
+    invocation.answer(story.to_dict(), *title, *first, "", *lines, tz=story.tz)
     invocation.tell_source(story.source)
     return DONE if story.is_known else asking.not_found
 
@@ -98,13 +99,6 @@ class _Asking:
             self._past = past_without_redis(self.settings, error)
             self._invocation.is_silent = True
             yield from ask(self._past)
-
-
-def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
-    """Yield the verdict, its remedy and an empty line."""
-    style = Style.BAD if verdict.word.is_bad else Style.GOOD if verdict.is_good else Style.HEADING
-    yield from with_remedy(with_short_workers(f"{verdict.word}: {verdict.text}"), verdict.remedy, style)
-    yield ""
 
 
 @command()

@@ -6,7 +6,6 @@ import json
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from itertools import groupby, islice
 from typing import Final
 
@@ -75,7 +74,7 @@ def log(
         click.echo(json.dumps({"source": source.to_dict()}), err=True)
     invocation.tell_source(source)
     rendered = (line for entry in found for line in teller.lines(entry))
-    with _ending_well() if follow else nullcontext():
+    try:
         lines = islice(rendered, limit) if since_at is not None else deque(rendered, limit)
         invocation.show(
             (part for line in lines for part in line.split("\n")), None if follow else zone_name(tz) or "UTC"
@@ -83,6 +82,10 @@ def log(
         if follow:
             invocation.tell_if_empty(link, settings)
             _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
+    except (KeyboardInterrupt, BrokenPipeError):  # Ctrl-C, or the reader of the output has gone
+        if not follow:
+            raise
+        close_stdout()  # it has no other end, so this is no error
 
 
 def _follow(invocation: Invocation, client: Client, teller: LogLines, as_of: Position) -> None:
@@ -99,17 +102,6 @@ def _follow(invocation: Invocation, client: Client, teller: LogLines, as_of: Pos
                 invocation.tell_error(f"{error}; trying again until Ctrl-C", error)
             is_lost = True
             time.sleep(_RETRY_S)
-
-
-@contextmanager
-def _ending_well() -> Iterator[None]:
-    """End the block without an error at Ctrl-C, and when the reader of the output has gone: it has no other end."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        return
-    except BrokenPipeError:
-        close_stdout()
 
 
 class LogLines:

@@ -314,6 +314,7 @@ class Progress(ExitStack):
         if self._bar is None and self.total >= self._least:
             bar = click.progressbar(length=self.total, label=self._label, file=sys.stderr, show_pos=True)
             self._bar = self.enter_context(bar)
+            self.callback(setattr, self, "_bar", None)  # after ``close``, another one begins
         if self._bar is not None:
             self._bar.length = self.total
             self._bar.update(self.done - self._bar.pos)

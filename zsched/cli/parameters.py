@@ -100,17 +100,8 @@ def duration(text: str) -> timedelta:
         raise click.BadParameter(str(error)) from None
 
 
-def json_array(text: str) -> Any:
-    """Parse a JSON array. Raises click.BadParameter."""
-    return _json(text, list, """array; give one such as '[42, "email"]'""")
-
-
-def json_object(text: str) -> Any:
-    """Parse a JSON object. Raises click.BadParameter."""
-    return _json(text, dict, """object; give one such as '{"channel": "email"}'""")
-
-
 def _json(text: str, kind: type, wanted: str) -> Any:
+    """Parse a JSON text of this *kind*. Raises click.BadParameter."""
     try:
         value = strict_json(text)
     except ValueError as error:
@@ -220,8 +211,8 @@ _TYPES: Final[Mapping[ValueType, Any]] = {  # of a value on a command line; defa
     ValueType.DURATION: duration,
     ValueType.TIME: instant,
     ValueType.NUMBER: int,
-    ValueType.ARRAY: json_array,
-    ValueType.OBJECT: json_object,
+    ValueType.ARRAY: lambda text: _json(text, list, """array; give one such as '[42, "email"]'"""),
+    ValueType.OBJECT: lambda text: _json(text, dict, """object; give one such as '{"channel": "email"}'"""),
 }
 
 

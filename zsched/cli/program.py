@@ -291,19 +291,14 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         return _tell(_usage(error), error, USAGE, as_json)
     except ZschedError as error:
         message = error.problem if isinstance(error, RedisUnavailable) else str(error)
-        return _tell(message, error, code_of(error), as_json)
+        is_usage = isinstance(error, InvalidSchedule | ConfigError)
+        code = NOT_FOUND if isinstance(error, NotFound) else USAGE if is_usage else FAILED
+        return _tell(message, error, code, as_json)
     except OSError as error:  # of a stream: the layers below convert their own
         close_stdout()
         problem = f"cannot write the output: {error.strerror}; make room, or write it elsewhere"
         return _tell(str(error) if error.filename else problem, error, FAILED, as_json)
     return code if isinstance(code, int) else DONE
-
-
-def code_of(error: ZschedError) -> int:
-    """Return the exit code of a command that *error* ended."""
-    if isinstance(error, NotFound):
-        return NOT_FOUND
-    return USAGE if isinstance(error, InvalidSchedule | ConfigError) else FAILED
 
 
 def _usage(error: click.ClickException) -> str:

@@ -64,19 +64,14 @@ def _text(invocation: Invocation, name: str) -> str:
         from zsched.storage.rights import acl_file
 
         return acl_file(keys_of(invocation.settings()))
-    if name in _COMPLETIONS:
-        return _completion(_COMPLETIONS[name])
+    if name in _COMPLETIONS:  # the code asks Redis for ids, by the settings in the shell's environment
+        from click.shell_completion import get_completion_class
+
+        found = get_completion_class(_COMPLETIONS[name])
+        assert found is not None  # each of the shells is known to click
+        return found(program, {}, "zsched", _VARIABLE).source()
     in_wheel = resources.files("zsched") / "shipped" / name
     if in_wheel.is_file():
         return in_wheel.read_text("utf-8")
     checkout = Path(__file__).parents[2]
     return next(path for place in ("config", "deploy") for path in (checkout / place).rglob(name)).read_text("utf-8")
-
-
-def _completion(shell: str) -> str:
-    """Return the code that makes *shell* complete. It asks Redis for ids, by the settings in its environment."""
-    from click.shell_completion import get_completion_class
-
-    found = get_completion_class(shell)
-    assert found is not None  # each of the shells is known to click
-    return found(program, {}, "zsched", _VARIABLE).source()

@@ -21,7 +21,7 @@ from zsched.core.runs.cells import remark
 from zsched.core.runs.run import RunStatus
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
-from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
+from zsched.errors import RedisRefused, RedisUnavailable, needing
 from zsched.health.checks_archives import audit_text, entries_text
 from zsched.health.status import StatusView, complete_since
 from zsched.storage.archivers import Report
@@ -204,12 +204,10 @@ def watch(look: Callable[[], Iterable[Shown]], every_s: float, tz: str, console:
     Raises:
         ConfigError: rich is not installed.
     """
-    try:
+    with needing("ops", "--watch"):
         from rich.console import Console
         from rich.live import Live
         from rich.text import Text
-    except ImportError:
-        raise ConfigError("--watch needs rich, which is not installed: pip install 'zsched[ops]'") from None
     console = console or Console(highlight=False)
     seen: list[Shown] = []
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:

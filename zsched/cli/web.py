@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -14,7 +14,7 @@ from zsched.cli.program import Invocation, command
 from zsched.config.parsing import listen_address
 from zsched.core.clock import SystemClock
 from zsched.daemon.supervisor import Supervisor
-from zsched.errors import ConfigError, ZschedError
+from zsched.errors import ZschedError, needing
 from zsched.events import configure
 from zsched.storage.keys import keys_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, prefix_of_environment
@@ -51,7 +51,10 @@ def web(invocation: Invocation, listen: str | None) -> None:
 
 
 def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -> None:
-    serving, app, links, rq = _extra()
+    """Serve. Raises ConfigError: a package of the extra is not installed, or a setting is wrong."""
+    with needing("web", "zsched web"):
+        from zsched.aio.link import AsyncLink
+        from zsched.web import app, rq, serving
     settings = invocation.settings()
     if prefix_of_environment() != (prefix := keys_of(settings).rq.prefix):  # RQ reads it only when it is imported
         os.execve(sys.executable, sys.orig_argv, os.environ | {RQ_PREFIX_VARIABLE: prefix})
@@ -59,7 +62,7 @@ def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -
     if listen is not None:
         settings = dataclasses.replace(settings, web=dataclasses.replace(settings.web, listen=listen))
     given = settings.redis
-    link = links.AsyncLink.from_url(given.url, given.timeout_s, given.read_password(), keys_of(settings))
+    link = AsyncLink.from_url(given.url, given.timeout_s, given.read_password(), keys_of(settings))
     made, bound = app.make_api(settings, link), serving.bound(settings)
     url = serving.url_of(bound)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -72,15 +75,3 @@ def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -
         invocation.answer({"url": url, "redis": link.where}, said, people)
         supervisor.status(said)
         serving.serve(made, bound, supervisor, settings.web.timeout_s)
-
-
-def _extra() -> tuple[Any, Any, Any, Any]:
-    """Import the packages of the extra. Raises ConfigError: one is not installed."""
-    try:
-        from zsched.aio import link
-        from zsched.web import app, rq, serving
-    except ImportError as error:
-        if (package := (error.name or "greenlet").partition(".")[0]) == "zsched":
-            raise
-        raise ConfigError(f"zsched web needs {package}, which is not installed: pip install 'zsched[web]'") from error
-    return serving, app, link, rq

@@ -23,7 +23,7 @@ from zsched.daemon.loop import Failures, Loop
 from zsched.daemon.meter import Meter
 from zsched.daemon.running import DONE, Signals, exit_code_of, facts, prepare, versions
 from zsched.daemon.supervisor import Supervisor
-from zsched.errors import ConfigError, RedisUnavailable, ZschedError
+from zsched.errors import ConfigError, RedisUnavailable, ZschedError, needing
 from zsched.events import configure
 from zsched.health.checks_daemons import check_no_leader
 from zsched.health.facts import DaemonHealth
@@ -101,13 +101,8 @@ def _metered(
     """Return the meter of the daemon. It notes nothing unless ``[metrics] listen`` has an address."""
     if settings.metrics.listen is None:
         return nullcontext(Meter())
-    try:
-        from zsched.metrics.serving import serving  # its library comes with an extra
-    except ModuleNotFoundError as error:
-        if error.name != "prometheus_client":
-            raise
-        place, remedy = f"[metrics] listen={settings.metrics.listen!r}", "install it: pip install 'zsched[ops]'"
-        raise ConfigError(f"{place}: prometheus_client is not installed; {remedy}") from error
+    with needing("ops", f"[metrics] listen={settings.metrics.listen!r}"):
+        from zsched.metrics.serving import serving
     return serving(settings, clock, health, versions(), lambda: child.pid)
 
 

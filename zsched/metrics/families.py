@@ -1,14 +1,34 @@
-"""Families of Prometheus, each made of all its values at once; names without their beginning, ``zsched_``."""
+"""
+Families of Prometheus, each made of all its values at once; names without their beginning, ``zsched_``. And the page of
+a process that has them.
+"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from zsched.metrics.meter import Distribution
 
 Value = float | Mapping[Any, float]  # the only value; or with labels, by the value of a label or by the values of all
+
+
+def exposition(collector: Collector, archivist: Callable[[], int] | None = None) -> Callable[[], bytes]:
+    """
+    Return a function that writes the page of *collector* for Prometheus, and of this process, and of the one whose id
+    *archivist* returns.
+    """
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)  # seconds of processor, memory, open files
+    if archivist is not None:
+        ProcessCollector("zsched_archivist", archivist, registry=registry)
+    # Always the plain format: OpenMetrics takes twice as long to write, and adds nothing for these metrics.
+    return partial(generate_latest, registry)
 
 
 def gauge(name: str, help: str, value: Value, labels: Sequence[str] = ()) -> Metric:

@@ -31,6 +31,7 @@ import structlog
 
 from zsched.config.parsing import listen_parts
 from zsched.config.settings import MetricsSettings
+from zsched.config.urls import host_port
 from zsched.core.clock import Clock
 from zsched.daemon.loop import Failures, Loop
 from zsched.errors import ZschedError
@@ -108,8 +109,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     @property
     def where(self) -> str:
-        host = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
-        return f"{host}:{self.server_port}"
+        return host_port(self.server_name, self.server_port)
 
     def serve_once(self) -> None:
         """Accept a connection if one comes within ``_WAIT_S``, and close expired requests."""

@@ -19,11 +19,9 @@ with a short timeout: Prometheus gives up after ten seconds by default, and need
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from threading import Lock
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -34,7 +32,7 @@ from zsched.daemon.loop import Failures
 from zsched.errors import ZschedError
 from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen
 from zsched.health.verdict import judge_health
-from zsched.metrics.families import counter, gauge, histogram
+from zsched.metrics.families import counter, exposition, gauge, histogram
 from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, LogTally, Names, label_text
 from zsched.metrics.pages import served
 from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
@@ -260,11 +258,7 @@ def serving(
     meter = DaemonMeter(keys.run_suffix, queues, health)
     link = link_of(settings, LONGEST_S)
     reader = CachedReader(Reader.by_settings(settings, link), clock)
-    registry = CollectorRegistry()
-    registry.register(DaemonCollector(meter, reader, queues, build))
-    ProcessCollector(registry=registry)  # seconds of processor, memory, open files
-    if archivist is not None:
-        ProcessCollector("zsched_archivist", archivist, registry=registry)
+    metrics = exposition(DaemonCollector(meter, reader, queues, build), archivist)
 
     # The longest time of a pass of a healthy daemon: its longest sleep, and the timeouts of a hanging Redis.
     sleeps_ms = settings.daemon.idle_ms + settings.daemon.lease_ms
@@ -283,8 +277,6 @@ def serving(
             reasons = [f"may not lead: {objection}"]  # it changed since this daemon connected
         return not reasons, reasons[0] if reasons else "leader" if health.leads else "standby"
 
-    # Always the plain format: OpenMetrics takes twice as long to write, and adds nothing for these metrics.
-    metrics = partial(generate_latest, registry)
     try:
         pages = {"/healthz": alive, "/readyz": ready}
         with served(settings.metrics, metrics, pages, clock, Failures(health.failing)):

@@ -1,9 +1,7 @@
 """Prometheus' metric families of one ``zsched web``. Needs prometheus_client, of the extra ``ops``."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -27,11 +25,3 @@ class WebCollector(Collector):
         help = "Requests that were answered with an error, by the end of its type, such as wrong-token."
         yield counter("web_refused", help, meter.refused, ["reason"])
         yield gauge("web_event_streams", "Open streams of events.", meter.streams)
-
-
-def exposition(meter: WebMeter) -> Callable[[], bytes]:
-    """Return a function that writes the page of *meter*, and of this process, for Prometheus."""
-    registry = CollectorRegistry()
-    registry.register(WebCollector(meter))
-    ProcessCollector(registry=registry)  # seconds of processor, memory, open files
-    return partial(generate_latest, registry)

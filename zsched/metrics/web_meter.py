@@ -14,7 +14,6 @@ from zsched.metrics.meter import OTHER, Distribution
 
 REQUEST_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "POST", "PATCH", "DELETE"})
-_CLASSES: Final = ("other", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
 class WebMeter:
@@ -23,18 +22,14 @@ class WebMeter:
     def __init__(self) -> None:
         self.requests = Counter[tuple[str, str, str]]()  # by route, method and class of the status
         self.request_s = defaultdict[tuple[str, str], Distribution](partial(Distribution, REQUEST_S))  # by both
-        self.refused = Counter[str]()
+        self.refused = Counter[str]()  # requests that were answered with an error, by the end of its type
         self.streams = 0
 
     def answered(self, route: str | None, method: str, status: int, took_ms: float) -> None:
         """Count a request whose answer began after *took_ms*. *route*: the template; None: there is none."""
         route, method = route or OTHER, method if method in _METHODS else OTHER
-        self.requests[route, method, _CLASSES[status // 100]] += 1
+        self.requests[route, method, f"{status // 100}xx"] += 1
         self.request_s[route, method].observe(took_ms / 1000)
-
-    def refuse(self, reason: str) -> None:
-        """Count a request that was answered with an error."""
-        self.refused[reason] += 1
 
     async def counted(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield *stream*, which counts as open meanwhile."""

@@ -41,7 +41,7 @@ from zsched.core.facets import Facets
 from zsched.core.model import Schedule
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.wording import in_a_line
-from zsched.errors import ConfigError, ZschedError
+from zsched.errors import ConfigError, ZschedError, needing
 from zsched.notify.message import UNHEALTHY, USUAL, Message
 
 if TYPE_CHECKING:
@@ -133,11 +133,8 @@ class HttpSink(Sink):
 
     def __init__(self, name: str, given: Mapping[str, Any], namespace: str) -> None:
         super().__init__(name, given, namespace)
-        try:
-            import httpx  # of the extra notify
-        except ModuleNotFoundError as error:
-            remedy = "install it: pip install 'zsched[notify]'"
-            raise ConfigError(f"[notify.{name}]: httpx is not installed; {remedy}") from error
+        with needing("notify", f"[notify.{name}]"):
+            import httpx
         self._http = httpx.Client(timeout=_WAIT_S, headers={"User-Agent": "zsched"})
         self._errors = httpx.HTTPError, httpx.InvalidURL, UnicodeError, RuntimeError  # the last: it was closed
 

@@ -21,9 +21,9 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import structlog
 from starlette.requests import Request
@@ -71,11 +71,6 @@ class Caller:
         if self.account.role is AccountRole.VIEWER:
             remedy = "use the token of a scheduler"
             return Problem(403, "read-only", f"{self.account.name!r} is a viewer, who only reads", remedy)
-        return self.refusal_of_all_writes
-
-    @property
-    def refusal_of_all_writes(self) -> Problem | None:
-        """The reason why changes are refused here; None: they are not."""
         if "*" in self.settings.rq.allow_callables:
             remedy = 'name the functions: [rq] allow_callables = ["app.tasks.*"]'
             return Problem(403, "writes-refused", _WRITES_REFUSED, remedy)
@@ -149,9 +144,8 @@ class Access:
     def __init__(self, client: AsyncClient, file: AccountsFile, proxy: Proxy, settings: Settings, clock: Clock) -> None:
         self._client, self._file, self.proxy = client, file, proxy
         self._settings, self._clock = settings, clock
-        self._accounts, self._problem = file.current(), ""
-        self._callers: dict[str, Caller] = {}  # of these accounts, by the digest of the token
-        self._brake = Brake(clock)
+        self._problem, self._brake = "", Brake(clock)
+        self._acting = lru_cache(self._acting_as)  # of the accounts that ask most
         self._known()  # says if there are none
 
     def caller(self, request: Request) -> Caller:
@@ -199,32 +193,24 @@ class Access:
         if digest is None or (account := self._known().find(digest, now_ms)) is None:
             return None
         self._file.note_use(digest, now_ms)
-        if (caller := self._callers.get(digest)) is None:
-            caller = self._callers[digest] = self._acting(account)
-        return caller
+        return self._acting(account)
 
     def _known(self) -> Accounts:
         """Return the accounts of the file; those of before if it cannot be used now, which is logged."""
         accounts, problem = self._file.current(), self._file.problem
         if problem and problem != self._problem:
             log.warning("accounts_refused", problem=problem, accounts=len(accounts.by_digest))
-        if accounts is not self._accounts:
-            self._accounts, self._callers = accounts, {}
         self._problem = problem
         return accounts
 
-    def _acting(self, account: Account) -> Caller:
+    def _acting_as(self, account: Account) -> Caller:
         return Caller(account, self._client.acting_as(account.name, account.limits), self._settings)
 
 
 def demand_own_origin(request: Request) -> None:
     """Check that *request* comes from a page of this server. Raises Problem."""
     origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
-    try:
-        is_own = urlsplit(origin).netloc.lower() == host.lower() != ""
-    except ValueError:  # no URL
-        is_own = False
-    if not is_own:
+    if not host or origin.partition("://")[2].lower() != host.lower():
         detail = f"a change from a browser came with Origin {origin[:100] or '-'}, and Host {host[:100] or '-'}"
         remedy = "send the Origin of this server; a proxy has to pass Host unchanged. Programs use a token"
         raise Problem(403, "cross-origin", detail, remedy)
@@ -298,10 +284,11 @@ class Proxy:
             raise _refused(self._header, name, error.problem, error.remedy) from None
         return Account(name, self._role(request))
 
-    def says_https(self, request: Request) -> bool:
-        """Return True if *request* came by https to a trusted proxy."""
+    def cookie(self, request: Request) -> dict[str, Any]:
+        """Return the attributes of a cookie: no script reads it, and it stays with this server, and with its https."""
         forwarded = request.headers.get("x-forwarded-proto", "") if self._sent(request) else ""
-        return forwarded.rpartition(",")[2].strip().lower() == "https"
+        is_https = forwarded.rpartition(",")[2].strip().lower() == "https"  # to a trusted proxy
+        return {"httponly": True, "samesite": "strict", "secure": is_https}
 
     def _role(self, request: Request) -> AccountRole:
         role = "" if self._role_header is None else _only(request, self._role_header)

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
-from zsched.core.options.choices import Missed
 from zsched.core.repair import Repaired
 from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound, VersionConflict
 from zsched.storage.keys import keys_of
@@ -26,15 +25,10 @@ T = TypeVar("T")
 
 # On one schedule, or on all that filters find; with the word for a changed schedule.
 ACTIONS: Final = {"pause": "paused", "resume": "resumed", "release": "released", "cancel": "cancelled"}
-_MISSED: Final = {"missed": Missed.FIRE.value}
-_ARGUMENTS: Final[dict[str, Mapping[str, Any]]] = {  # with their defaults
-    "pause": {"note": "", "until": None},
-    "resume": _MISSED,
-    "release": _MISSED,
-    "cancel": {},
-    "skip": {"at": None, "next": 1, "note": ""},
-    "unskip": {"at": None, "note": ""},
-}
+_ARGUMENTS: Final = {
+    "pause": ("note", "until"), "resume": ("missed",), "release": ("missed",), "cancel": (),
+    "skip": ("at", "next", "note"), "unskip": ("at", "note"),
+}  # fmt: skip
 
 
 async def found_of(call: Caller, id: str) -> Schedule:
@@ -71,7 +65,7 @@ async def change(
 
 
 def _arguments(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: given.get(name, usual) for name, usual in _ARGUMENTS[action].items()}
+    found = {name: given[name] for name in _ARGUMENTS[action] if name in given}
     return {name: rfc3339(name, value) if name in ("at", "until") else value for name, value in found.items()}
 
 

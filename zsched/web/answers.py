@@ -121,20 +121,21 @@ _STATUS: Final[dict[type[Exception], int]] = {
     NotArchived: 503,
     ZschedError: 500,
 }
-_TITLES: Final = {
-    400: "Not readable",
-    401: "Not authorized",
+# Titles of problems, and their descriptions for OpenAPI.
+TITLES: Final = {
+    400: "Malformed body or header",
+    401: "No token, or a wrong one",
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
     408: "Too slow",
     409: "Conflict",
-    410: "Gone",
+    410: "The arguments are no longer stored",
     412: "Another version",
     413: "Too large",
     415: "Not such an encoding",
     422: "Not acceptable",
-    428: "Condition needed",
+    428: "No Idempotency-Key",
     429: "Too many requests",
     503: "Redis or an archive is not available",
 }
@@ -194,7 +195,7 @@ class Problem(Exception):
 
     def response(self) -> JsonAnswer:
         """Return it as a response."""
-        first = {"type": "", "title": _TITLES.get(self.status, "Failed"), "status": self.status}
+        first = {"type": "", "title": TITLES.get(self.status, "Failed"), "status": self.status}
         return JsonAnswer(first | self.short, self.status, self.headers, MEDIA_TYPE)
 
 

@@ -2,17 +2,16 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 import fastapi.routing
 import structlog
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
@@ -21,14 +20,13 @@ from starlette.responses import PlainTextResponse, Response
 import zsched
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
-from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
-from zsched.errors import InvalidSchedule, ZschedError
+from zsched.errors import ConfigError, InvalidSchedule, ZschedError, needing
 from zsched.health.status import looking
 from zsched.metrics.pages import METRICS_TYPE
 from zsched.metrics.web_meter import WebMeter
-from zsched.storage.connection import link_of
+from zsched.storage.connection import Link, link_of
 from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
@@ -41,19 +39,18 @@ from zsched.web.answers import Files, JsonAnswer, Problem, bad_parameter, docs, 
 from zsched.web.console import edit, now, operations, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
-from zsched.web.middleware import REQUEST_ID, Deadline, ForwardedScheme, Identified, Measured, PrintablePaths, WithHead
+from zsched.web.middleware import REQUEST_ID, Deadline, PrintablePaths, Recorded, WithHead
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"
 _GZIP_LEVEL: Final = 5  # of 9
 _STATIC: Final = Path(__file__).parent / "static"
-_probes = APIRouter(include_in_schema=False)
 _NONE: Final = re.compile(r"(?!)")  # matches nothing
 
 
-def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
+def make_api(settings: Settings, link: Link) -> FastAPI:
     """
-    Make the application by *settings*, on *link*. No connection is made yet.
+    Make the application by *settings*, on *link*, an ``AsyncLink``. No connection is made yet.
 
     Raises:
         ConfigError: [web] names a header of a proxy, and no address of it; or the file of accounts cannot be used.
@@ -81,8 +78,6 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
     )
-    if settings.web.proxy_addresses:
-        app.add_middleware(ForwardedScheme, proxy=proxy)
     state = app.state
     state.settings, state.link, state.client, state.clock = settings, link, client, clock
     state.accounts = accounts_file(settings)
@@ -92,24 +87,22 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.look, state.reader = looking(settings, link), Reader.by_settings(settings, link)
     state.pulse, state.history = now.Pulse(app), HistoryReader(link, keys)
     meter = state.meter = WebMeter()
-    state.exposition = _exposition(meter)
     state.events, state.run_suffix = events.Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
     api = (schedules.router, bulk.router, runs.router, runs.occurrences, events.router)
     for router in (*api, namespace.health, namespace.router):
         app.include_router(router, prefix=PREFIX)
     for page in (now, timeline, schedules_page, edit, runs_page, operations, login):
         app.include_router(page.router)
-    app.include_router(_probes)
-    app.add_route("/api/docs", docs, include_in_schema=False)
+    for path, probe in ("/healthz", healthz), ("/readyz", readyz), ("/metrics", metrics), ("/api/docs", docs):
+        app.add_route(path, probe, include_in_schema=False)
     app.mount("/static/swagger", Files(packages=[("fastapi_offline", "static")]))  # nobody else sees who looks
     app.mount("/static", Files(directory=_STATIC))
     rq.add_pages(app, state.access, threads_link)
     app.add_middleware(PrintablePaths)
     app.add_middleware(Deadline, prefix=PREFIX)
-    app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)
+    app.add_middleware(Recorded, meter=meter, clock=clock, prefix=PREFIX)
     app.add_middleware(WithHead)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=_GZIP_LEVEL)
-    app.add_middleware(Identified, clock=clock)
     app.add_exception_handler(ZschedError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)
@@ -118,13 +111,11 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     return app
 
 
-@_probes.get("/healthz")
-async def healthz() -> Response:
+async def healthz(_: Request) -> Response:
     """Answer as long as this process does."""
     return PlainTextResponse("ok\n")
 
 
-@_probes.get("/readyz")
 async def readyz(request: Request) -> Response:
     """Answer 200 if Redis answers, else 503."""
     try:
@@ -135,21 +126,15 @@ async def readyz(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-@_probes.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Return the measurements in Prometheus' text format."""
-    if (written := request.app.state.exposition) is None:
-        return PlainTextResponse("this needs prometheus_client: pip install 'zsched[ops]'\n", 404)
-    return Response(written(), media_type=METRICS_TYPE)
-
-
-def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
-    """Return the function that writes the page of *meter*; None without prometheus_client, of the extra ops."""
-    if find_spec("prometheus_client") is None:
-        return None
-    from zsched.metrics.web_collector import exposition
-
-    return exposition(meter)
+    try:
+        with needing("ops", "this page"):
+            from zsched.metrics.families import exposition
+            from zsched.metrics.web_collector import WebCollector
+    except ConfigError as error:
+        return PlainTextResponse(f"{error}\n", 404)
+    return Response(exposition(WebCollector(request.app.state.meter))(), media_type=METRICS_TYPE)
 
 
 class _Api(FastAPI):
@@ -158,11 +143,10 @@ class _Api(FastAPI):
         is_made, document = self.openapi_schema is not None, super().openapi()
         if not is_made:
             parts = document.setdefault("components", {})
-            parts["schemas"] = schemas.components()
+            parts["schemas"], parts["responses"] = schemas.components(), schemas.problems()
             session = {"type": "apiKey", "in": "cookie", "name": COOKIE}
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}, "session": session}
             document["security"] = [{"token": []}, {"session": []}]
-            schemas.share_failures(document)
         return document
 
 
@@ -177,7 +161,7 @@ async def _on_problem(request: Request, error: Any) -> Response:
     is_page = login.is_page(request)
     if error.status == 401 and is_page:
         return login.to_login(request)
-    request.app.state.meter.refuse(error.kind)
+    request.app.state.meter.refused[error.kind] += 1
     answer: JsonAnswer = error.response()
     return html_page("problem.html", error.status, problem=json.loads(bytes(answer.body))) if is_page else answer
 

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Coroutine, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Final
 from zlib import crc32
 
@@ -20,6 +19,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
+from zsched.config.parsing import suggest
 from zsched.core.options.arguments import VERSION, FacetFilters
 from zsched.core.options.forms import SCHEDULE_ID
 from zsched.core.wording import in_a_line
@@ -42,8 +42,7 @@ async def admitted(request: Request) -> Caller:
     found: Caller = request.app.state.access.caller(request)
     given, route = request.query_params, request.scope["route"]
     for name in given.keys() - route.known if isinstance(route, PlainRoute) else ():  # pages have others
-        near = get_close_matches(name, route.known, 1, 0.6)
-        remedy = f"did you mean {near[0]}?" if near else f"give {', '.join(sorted(route.known)) or 'none'}"
+        remedy = suggest(name, sorted(route.known)) if route.known else "give none"
         raise bad_parameter(InvalidSchedule(in_a_line(name), given[name], "no such parameter", remedy))
     return found
 

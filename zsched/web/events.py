@@ -84,7 +84,6 @@ class Events:
         self._history = 0  # number of the history
         self._last = _BEGINNING
         self._news = asyncio.Event()
-        self._joined = 0, 0, b"", 0  # history, first seq, texts, seq behind them
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
@@ -110,8 +109,10 @@ class Events:
                 yield _RESET % _ANEW
                 history, at = self._history, self._first
             elif at < self._end:
-                text, at = self._texts_from(at)
-                yield text
+                begin = at - self._first
+                some = [event.text for event in islice(self._kept, begin, begin + _AT_ONCE)]
+                at += len(some)
+                yield b"".join(some)
             else:
                 await self._wait()
                 yield b""
@@ -162,16 +163,6 @@ class Events:
         self._kept.append(SentEvent(entry.position, self._text(entry)))
         self._news.set()  # the streams that wait wake once for all events that come before it is their turn
         self._news = asyncio.Event()
-
-    def _texts_from(self, at: int) -> tuple[bytes, int]:
-        """Return the texts of some events from seq *at* on, and the seq behind them. All streams share them."""
-        history, first, text, end = self._joined
-        if (history, first) != (self._history, at) or end < min(self._end, at + _AT_ONCE):
-            begin = at - self._first
-            some = [event.text for event in islice(self._kept, begin, begin + _AT_ONCE)]
-            text, end = b"".join(some), at + len(some)
-            self._joined = self._history, at, text, end
-        return text, end
 
     async def _wait(self) -> None:
         """Wait for an event, for a second at most."""

@@ -8,13 +8,13 @@ this browser.
 
 import re
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import structlog
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
+from zsched.web.access import COOKIE, Access, Caller, Proxy, demand_own_origin
 from zsched.web.answers import Problem, html_page
 from zsched.web.reading import read_form
 from zsched.web.rq import is_for
@@ -51,7 +51,7 @@ async def log_in(request: Request) -> Response:
     if (cookie := access.log_in(form.get("token", "").strip(), address)) is None:
         return html_page("login.html", 401, next=next, account=None, is_refused=True)
     answer = RedirectResponse(next, _SEE_OTHER)
-    answer.set_cookie(COOKIE, cookie, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https")
+    answer.set_cookie(COOKIE, cookie, **access.proxy.cookie(request))
     return answer
 
 
@@ -59,10 +59,11 @@ async def log_in(request: Request) -> Response:
 async def log_out(request: Request) -> Response:
     """Take the session from this browser."""
     demand_own_origin(request)
+    proxy: Proxy = request.app.state.access.proxy
     if (caller := _caller(request)) is not None:
-        log.info("logged_out", name=caller.account.name, address=request.app.state.access.proxy.address(request))
+        log.info("logged_out", name=caller.account.name, address=proxy.address(request))
     answer = RedirectResponse(PATH, _SEE_OTHER)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    answer.delete_cookie(COOKIE, **proxy.cookie(request))
     return answer
 
 
@@ -76,7 +77,7 @@ def to_login(request: Request) -> Response:
     wanted = request.scope["raw_path"].decode("ascii", "replace")
     wanted += f"?{request.url.query}" if request.url.query else ""
     if request.method != "GET":
-        wanted = request.headers.get("referer", "").removeprefix(str(request.base_url).removesuffix(HOME))
+        wanted = urlsplit(request.headers.get("referer", ""))._replace(scheme="", netloc="").geturl()
     return RedirectResponse(f"{PATH}?{urlencode({'next': wanted})}", _SEE_OTHER)
 
 

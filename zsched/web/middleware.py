@@ -1,7 +1,7 @@
 """
-Layers around the application, which every request and its answer pass: an id for both and a line in the server's log
-for a change, the scheme that a proxy saw, HEAD as a GET without its body, paths that no route may get, the time limit
-of a read, and the count of answers.
+Layers around the application, which every request and its answer pass: HEAD as a GET without its body, paths that no
+route may get, the time limit of a read, and the record of each answer: an id, a count, and a line in the server's log
+for a change.
 
 A read that takes too long ends, and its connection to Redis is free for others. A change is never ended: nobody would
 know what became of it.
@@ -15,13 +15,12 @@ from uuid import uuid4
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zsched.core.clock import Clock
 from zsched.errors import show
 from zsched.metrics.web_meter import WebMeter
-from zsched.web.access import READS, Proxy
+from zsched.web.access import READS
 from zsched.web.answers import Problem
 
 log = structlog.get_logger(__name__)
@@ -55,47 +54,6 @@ def telling(send: Send, begin: Callable[[Message], None]) -> Send:
         await send(message)
 
     return sending
-
-
-class Identified(Passing):
-    """
-    Gives each request an id, that of its header if it is well-formed. Its answer and all lines of the server's log that
-    it causes have it. A change leaves a line itself: the account, the path and the status. The answer to a request that
-    was answered before (``calls``) is marked.
-    """
-
-    def __init__(self, app: ASGIApp, clock: Clock) -> None:
-        super().__init__(app)
-        self._clock = clock
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given, began_ms = Headers(scope=scope).get(REQUEST_ID, ""), self._clock.monotonic_ms()
-        id = given if _ID.fullmatch(given) else uuid4().hex
-        structlog.contextvars.bind_contextvars(request_id=id)  # of this request's asyncio task
-
-        def begin(message: Message) -> None:
-            headers, state, status = MutableHeaders(scope=message), scope.get("state", {}), message["status"]
-            headers[REQUEST_ID] = id
-            if state.get("is_replay") and status < 400:
-                headers["Idempotency-Replayed"] = "true"
-            if scope["method"] not in READS:
-                took = {"status": status, "ms": round(self._clock.monotonic_ms() - began_ms, 1)}
-                log.info("change_answered", by=state.get("by"), method=scope["method"], path=scope["path"], **took)
-
-        await self._app(scope, receive, telling(send, begin))
-
-
-class ForwardedScheme(Passing):
-    """Gives a request the scheme with which it came to a trusted proxy, for redirects and for cookies."""
-
-    def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
-        super().__init__(app)
-        self._proxy = proxy
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._proxy.says_https(Request(scope)):
-            scope["scheme"] = "https"
-        await self._app(scope, receive, send)
 
 
 class WithHead(Passing):
@@ -134,10 +92,8 @@ class Deadline(Passing):
         self._prefix, self._read_s = prefix, read_s
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] not in READS or not scope["path"].startswith(self._prefix):
-            await self._app(scope, receive, send)
-            return
-        limit = asyncio.timeout(self._read_s)
+        is_bounded = scope["method"] in READS and scope["path"].startswith(self._prefix)
+        limit = asyncio.timeout(self._read_s if is_bounded else None)
         try:
             async with limit:
                 await self._app(scope, receive, telling(send, lambda _: limit.reschedule(None)))
@@ -148,8 +104,12 @@ class Deadline(Passing):
             await Problem(503, "too-long", detail, remedy).response()(scope, receive, send)
 
 
-class Measured(Passing):
-    """Counts the answers in *meter*. *prefix*: that of the routes of the API."""
+class Recorded(Passing):
+    """
+    Gives each request an id, that of its header if it is well-formed. Its answer and all lines of the server's log that
+    it causes have it. A change leaves a line itself: the account, the path and the status. The answer to a request that
+    was answered before (``calls``) is marked. *meter* counts the answers. *prefix*: that of the routes of the API.
+    """
 
     def __init__(self, app: ASGIApp, meter: WebMeter, clock: Clock, prefix: str) -> None:
         super().__init__(app)
@@ -157,22 +117,32 @@ class Measured(Passing):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. An exception before the answer counts as status 500, which an outer layer makes of it."""
-        if scope["path"] in PROBES:
-            await self._app(scope, receive, send)
-            return
-        began_ms, has_begun = self._clock.monotonic_ms(), False
+        given, began_ms, has_begun = Headers(scope=scope).get(REQUEST_ID, ""), self._clock.monotonic_ms(), False
+        id = given if _ID.fullmatch(given) else uuid4().hex
+        structlog.contextvars.bind_contextvars(request_id=id)  # of this request's asyncio task
 
-        def note(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
+        def count(status: int) -> float:
             took_ms = self._clock.monotonic_ms() - began_ms
-            self._meter.answered(self._template(scope), scope["method"], message["status"], took_ms)
+            if scope["path"] not in PROBES:
+                self._meter.answered(self._template(scope), scope["method"], status, took_ms)
+            return took_ms
+
+        def begin(message: Message) -> None:
+            nonlocal has_begun
+            has_begun, status, state = True, message["status"], scope.get("state", {})
+            headers, took_ms = MutableHeaders(scope=message), count(status)
+            headers[REQUEST_ID] = id
+            if state.get("is_replay") and status < 400:
+                headers["Idempotency-Replayed"] = "true"
+            if scope["method"] not in READS:
+                told = {"by": state.get("by"), "method": scope["method"], "path": scope["path"], "status": status}
+                log.info("change_answered", **told, ms=round(took_ms, 1))
 
         try:
-            await self._app(scope, receive, telling(send, note))
+            await self._app(scope, receive, telling(send, begin))
         except Exception:
             if not has_begun:
-                note({"status": 500})
+                count(500)
             raise
 
     def _template(self, scope: Scope) -> str | None:

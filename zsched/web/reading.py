@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
@@ -197,8 +198,7 @@ def _finite(text: str) -> float:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen = set[str]()
-        double = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # None
+        [(double, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the key {show(double)} is repeated")
     return found
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from zsched.storage.connection import Link
 from zsched.web.access import Access, Caller
@@ -26,34 +26,25 @@ def add_pages(app: Starlette, access: Access, link: Link) -> None:
         missing = "this needs rq-dashboard: pip install 'zsched[dashboard]'\n"
         app.mount(PATH, Response(missing, 404, media_type="text/plain"))
         return
+    from a2wsgi import WSGIMiddleware
+
     from zsched.dashboard.app import make_pages
 
-    app.add_route(PATH, _to_pages, include_in_schema=False)
-    app.mount(PATH, RqPages(access, make_pages(link)))
+    pages: Any = WSGIMiddleware(make_pages(link), workers=_THREADS)  # type: ignore[arg-type]  # types of its own
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the pages, behind the right to see arguments."""
+        if scope["type"] == "http":
+            caller = access.caller(Request(scope))
+            caller.demand_all(_NAME)
+            caller.demand_arguments(_NAME)
+        await pages(scope, receive, send)
+
+    # Relative, so that it needs no host that the client names.
+    app.add_route(PATH, lambda _: RedirectResponse(f"{PATH}/"), include_in_schema=False)
+    app.mount(PATH, guarded)
 
 
 def is_for(caller: Caller) -> bool:
     """Return True if the pages are there, and *caller* may see them."""
     return IS_INSTALLED and caller.account.sees_arguments and not caller.is_limited
-
-
-async def _to_pages(_: Request) -> Response:
-    """Redirect from the path without a slash. The address is relative: it needs no host that the client names."""
-    return RedirectResponse(f"{PATH}/")
-
-
-class RqPages:
-    """The pages of a WSGI application, behind the right to see arguments."""
-
-    def __init__(self, access: Access, pages: Any) -> None:
-        from a2wsgi import WSGIMiddleware
-
-        self._access = access
-        self._pages: ASGIApp = WSGIMiddleware(pages, workers=_THREADS)  # type: ignore[assignment]  # types of its own
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            caller = self._access.caller(Request(scope))
-            caller.demand_all(_NAME)
-            caller.demand_arguments(_NAME)
-        await self._pages(scope, receive, send)

@@ -1,9 +1,9 @@
 """``/schedules``: create, replace, read, change and list; custom methods as AIP-136 has them."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import Query, Request
 from starlette.responses import Response
@@ -29,15 +29,14 @@ router = routes("schedules")
 _PAGE: Final = 50
 _MOST: Final = 1000
 _ONE: Final = "/schedules/{id:plain}"
+_Route: TypeAlias = Callable[..., Awaitable[Response]]
 _IF_MATCH: Final = ("If-Match",)
 _PREVIEWED: Final = 1000
 
 
 @router.put(
     _ONE,
-    **schemas.put(
-        "Create or replace a schedule.", "ScheduleOptions", "If-Match", "If-None-Match: *", "Idempotency-Key"
-    ),
+    **schemas.put("Create or replace a schedule.", "If-Match", "If-None-Match: *", "Idempotency-Key"),
 )
 async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response:
     """
@@ -65,9 +64,7 @@ async def put_schedule(id: PathId, request: Request, call: Admitted) -> Response
         return Problem.from_error(error, 412 if is_new else None).response()
 
 
-@router.post(
-    "/schedules", **schemas.put("Create a schedule with an id of the server's.", "ScheduleOptions", "Idempotency-Key!")
-)
+@router.post("/schedules", **schemas.put("Create a schedule with an id of the server's.", "Idempotency-Key!"))
 async def create_schedule(request: Request, call: Admitted) -> Response:
     """
     Create a schedule; the server makes its id. It needs `Idempotency-Key`: for ten minutes the same key with the same
@@ -101,7 +98,7 @@ async def get_schedule(id: PathId, request: Request, call: Admitted) -> Response
 
 @router.patch(
     _ONE,
-    **schemas.put("Change some options of a schedule (RFC 7396).", "ScheduleChanges", "If-Match", answer="Updated"),
+    **schemas.change("Change some options of a schedule (RFC 7396).", "If-Match"),
 )
 async def update_schedule(
     id: PathId,
@@ -125,37 +122,36 @@ async def cancel_schedule(id: PathId, request: Request, call: Admitted) -> Respo
     return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, calls.if_match(request))})
 
 
-@router.post(
-    f"{_ONE}:pause", **schemas.action("Stop it until it is resumed.", "Schedule", _IF_MATCH, note=str, until=str)
-)
+def _action(name: str, summary: str, answer: str = "Schedule", **members: Any) -> Callable[[_Route], _Route]:
+    """Return the decorator of a route that changes one schedule."""
+    return router.post(f"{_ONE}:{name}", **schemas.action(summary, answer, _IF_MATCH, **members))
+
+
+@_action("pause", "Stop it until it is resumed.", note=str, until=str)
 async def pause_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Stop a schedule until it is resumed, or `until` a time; `note` is the reason. Honours `If-Match`."""
     return await _change(call, "pause", id, body, request)
 
 
-@router.post(
-    f"{_ONE}:skip", **schemas.action("Skip occurrences to come.", "Schedule", _IF_MATCH, at=str, next=int, note=str)
-)
+@_action("skip", "Skip occurrences to come.", at=str, next=int, note=str)
 async def skip_occurrences(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Skip the occurrence `at` a time, or the `next` ones; `note` is the reason. Honours `If-Match`."""
     return await _change(call, "skip", id, body, request)
 
 
-@router.post(f"{_ONE}:unskip", **schemas.action("Take back a skip.", "Schedule", _IF_MATCH, at=str, note=str))
+@_action("unskip", "Take back a skip.", at=str, note=str)
 async def unskip_occurrences(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Take back the skip of the occurrence `at` a time, or all skips. Honours `If-Match`."""
     return await _change(call, "unskip", id, body, request)
 
 
-@router.post(f"{_ONE}:resume", **schemas.action("Resume a paused schedule.", "Resumed", _IF_MATCH, missed=Missed))
+@_action("resume", "Resume a paused schedule.", "Resumed", missed=Missed)
 async def resume_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
     return await _change(call, "resume", id, body, request)
 
 
-@router.post(
-    f"{_ONE}:release", **schemas.action("Release a quarantined schedule.", "Resumed", _IF_MATCH, missed=Missed)
-)
+@_action("release", "Release a quarantined schedule.", "Resumed", missed=Missed)
 async def release_schedule(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
     return await _change(call, "release", id, body, request)

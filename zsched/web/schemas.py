@@ -42,7 +42,7 @@ from zsched.core.triggers.calendar_definition import PARTS, Calendar
 from zsched.storage.archivers import ArchiveState, Report
 from zsched.storage.overview import DaemonRole, DaemonSeen
 from zsched.storage.queues import QueueSeen
-from zsched.web.answers import MEDIA_TYPE
+from zsched.web.answers import MEDIA_TYPE, TITLES
 
 Json = dict[str, Any]
 
@@ -84,21 +84,8 @@ _HEADERS: Final[dict[str, Json]] = {
     "Idempotency-Key": {**TEXT, "pattern": "^[!-~]{1,128}$", "description": "The same request has the same key."},
     "Last-Event-ID": {**TEXT, "pattern": r"^\d{1,18}-\d{1,18}-\d{1,18}$", "description": "Only what came after it."},
 }
-_FAILED_READS: Final = {
-    "400": "The body is not JSON, or a header is malformed.",
-    "401": "No token, or a wrong one.",
-    "403": "Not within the token's role or limits.",
-    "404": "Not found.",
-    "422": "A bad value; nothing was written.",
-    "503": "Redis or an archive is not available; the same request may be sent again.",
-}
-FAILED_WRITES: Final = {
-    **_FAILED_READS,
-    "408": "The body came too slowly.",
-    "409": "A conflict.",
-    "412": "Another version.",
-    "413": "The body is too large.",
-}
+_FAILED_READS: Final = (400, 401, 403, 404, 422, 503)
+FAILED_WRITES: Final = (*_FAILED_READS, 408, 409, 412, 413)
 _PROBLEM: Final[Json] = {
     "type": {**TEXT, "format": "uri", "examples": ["urn:zsched:error:invalid-schedule"]},
     "title": TEXT,
@@ -110,6 +97,12 @@ _PROBLEM: Final[Json] = {
 }
 _EXAMPLE: Final = {"func": "app.tasks.remind", "after": "1h", "args": [42], "queue": "mail", "tags": ["shop"]}
 _RULE_EXAMPLE: Final = {"func": "app.tasks.digest", "cron": "0 9 * * *", "tz": "Asia/Seoul"}
+
+
+def problems() -> Json:
+    """Return the named responses: a problem of each status."""
+    content = {MEDIA_TYPE: {"schema": ref("Problem")}}
+    return {f"Problem{status}": {"description": title, "content": content} for status, title in TITLES.items()}
 
 
 def components() -> Json:
@@ -149,30 +142,38 @@ def route(
     answer: Json | str,
     headers: Iterable[str] = (),
     body: Json | None = None,
-    failures: Mapping[str, str] = _FAILED_READS,
+    failures: Iterable[int] = _FAILED_READS,
 ) -> Json:
     """
     Return the arguments of a route. *answer*: the name of its schema, or the response. *headers*: those that it reads;
     one that ends in ! is needed. *body*: the content of its request.
     """
     done = {"description": "Done.", "content": _json(ref(answer))} if isinstance(answer, str) else answer
-    problem = {MEDIA_TYPE: {"schema": ref("Problem")}}
-    failed = {status: {"description": text, "content": problem} for status, text in failures.items()}
-    extra: Json = {"responses": {"200": done, **failed}, "parameters": [_header(name) for name in headers]}
+    failed = {
+        status: {"$ref": f"#/components/responses/Problem{status}", "description": TITLES[status]}
+        for status in failures
+    }  # fmt: skip
+    extra: Json = {"responses": {"200": done}, "parameters": [_header(name) for name in headers]}
     if "If-None-Match" in headers:
         extra["responses"]["304"] = {"description": "It is still that of If-None-Match."}
-    return {"summary": summary, "openapi_extra": extra if body is None else {**extra, "requestBody": {"content": body}}}
+    if body is not None:
+        extra["requestBody"] = {"content": body}
+    return {"summary": summary, "responses": failed, "openapi_extra": extra}
 
 
-def put(summary: str, body: str, *headers: str, answer: str = "Scheduled") -> Json:
+def put(summary: str, *headers: str) -> Json:
     """Return the arguments of a route that puts a schedule."""
     examples = {"reminder": {"value": _EXAMPLE}, "digest": {"value": _RULE_EXAMPLE}}
-    content = _json(ref(body), **({"examples": examples} if body == "ScheduleOptions" else {}))
-    made = route(summary, answer, headers, content, {**FAILED_WRITES, "428": "No Idempotency-Key."})
-    done = {"201": "Created.", "202": "In Redis, but in no archive yet."} if answer == "Scheduled" else {}
-    for status, text in done.items():
-        made["openapi_extra"]["responses"][status] = {"description": text, "content": _json(ref(answer))}
-    return _with_body(made) if body == "ScheduleOptions" else made
+    content = _json(ref("ScheduleOptions"), examples=examples)
+    made = route(summary, "Scheduled", headers, content, (*FAILED_WRITES, 428))
+    for status, text in ("201", "Created."), ("202", "In Redis, but in no archive yet."):
+        made["openapi_extra"]["responses"][status] = {"description": text, "content": _json(ref("Scheduled"))}
+    return _with_body(made)
+
+
+def change(summary: str, *headers: str) -> Json:
+    """Return the arguments of a route that changes options of a schedule."""
+    return route(summary, "Updated", headers, _json(ref("ScheduleChanges")), FAILED_WRITES)
 
 
 def answering(summary: str, **members: Json | str) -> Json:
@@ -193,7 +194,7 @@ def action(
     these *options* of the table.
     """
     body = _closed({**_options(options), **{name: _of_member(kind) for name, kind in members.items()}})
-    return route(summary, answer, headers, _json(body), {**FAILED_WRITES, "410": "The arguments are no longer stored."})
+    return route(summary, answer, headers, _json(body), (*FAILED_WRITES, 410))
 
 
 def bulk(summary: str, **members: Any) -> Json:
@@ -227,21 +228,6 @@ def _with_body(made: Json) -> Json:
 def _rows(schema: Json) -> Json:
     """Return the content of many *schema*: a JSON array, or a line for each."""
     return {**_json(array_of(schema)), LINES: {"schema": {**schema, "description": "Each line is one of these."}}}
-
-
-def share_failures(document: Json) -> None:
-    """
-    Let the routes of an OpenAPI *document* refer to one response for each status of a problem. So the form of FastAPI's
-    own errors is gone, too.
-    """
-    shared = document["components"]["responses"] = {}
-    for methods in document["paths"].values():
-        for method in methods.values():
-            for status, response in method["responses"].items():
-                if problem := response.get("content", {}).get(MEDIA_TYPE):
-                    content = {MEDIA_TYPE: problem}
-                    shared[f"Problem{status}"] = {"description": response["description"], "content": content}
-                    method["responses"][status] = {"$ref": f"#/components/responses/Problem{status}"}
 
 
 def _of_member(kind: Any) -> Json:

@@ -1449,16 +1449,7 @@ export interface components {
         Updated: components["schemas"]["Scheduled"] | components["schemas"]["TimesDifference"];
     };
     responses: {
-        /** @description A bad value; nothing was written. */
-        Problem422: {
-            headers: {
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
-        /** @description The body is not JSON, or a header is malformed. */
+        /** @description Malformed body or header */
         Problem400: {
             headers: {
                 [name: string]: unknown;
@@ -1467,7 +1458,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description No token, or a wrong one. */
+        /** @description No token, or a wrong one */
         Problem401: {
             headers: {
                 [name: string]: unknown;
@@ -1476,7 +1467,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Not within the token's role or limits. */
+        /** @description Not allowed */
         Problem403: {
             headers: {
                 [name: string]: unknown;
@@ -1485,7 +1476,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Not found. */
+        /** @description Not found */
         Problem404: {
             headers: {
                 [name: string]: unknown;
@@ -1494,8 +1485,8 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Redis or an archive is not available; the same request may be sent again. */
-        Problem503: {
+        /** @description Method not allowed */
+        Problem405: {
             headers: {
                 [name: string]: unknown;
             };
@@ -1503,7 +1494,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body came too slowly. */
+        /** @description Too slow */
         Problem408: {
             headers: {
                 [name: string]: unknown;
@@ -1512,7 +1503,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description A conflict. */
+        /** @description Conflict */
         Problem409: {
             headers: {
                 [name: string]: unknown;
@@ -1521,7 +1512,16 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Another version. */
+        /** @description The arguments are no longer stored */
+        Problem410: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Another version */
         Problem412: {
             headers: {
                 [name: string]: unknown;
@@ -1530,7 +1530,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body is too large. */
+        /** @description Too large */
         Problem413: {
             headers: {
                 [name: string]: unknown;
@@ -1539,7 +1539,25 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description No Idempotency-Key. */
+        /** @description Not such an encoding */
+        Problem415: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Not acceptable */
+        Problem422: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description No Idempotency-Key */
         Problem428: {
             headers: {
                 [name: string]: unknown;
@@ -1548,8 +1566,17 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The arguments are no longer stored. */
-        Problem410: {
+        /** @description Too many requests */
+        Problem429: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Redis or an archive is not available */
+        Problem503: {
             headers: {
                 [name: string]: unknown;
             };
@@ -1594,11 +1621,17 @@ export interface operations {
                 };
                 content?: never;
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1648,16 +1681,27 @@ export interface operations {
                     "application/json": components["schemas"]["Scheduled"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description No Idempotency-Key */
             428: components["responses"]["Problem428"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1683,15 +1727,25 @@ export interface operations {
                     "application/json": components["schemas"]["Result"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1724,16 +1778,25 @@ export interface operations {
                     "application/json": components["schemas"]["Updated"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
-            428: components["responses"]["Problem428"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1774,11 +1837,17 @@ export interface operations {
                     };
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1824,16 +1893,27 @@ export interface operations {
                     "application/json": components["schemas"]["Scheduled"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description No Idempotency-Key */
             428: components["responses"]["Problem428"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1866,16 +1946,27 @@ export interface operations {
                     "application/json": components["schemas"]["Schedule"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1909,16 +2000,27 @@ export interface operations {
                     "application/json": components["schemas"]["Schedule"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1951,16 +2053,27 @@ export interface operations {
                     "application/json": components["schemas"]["Schedule"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -1993,16 +2106,27 @@ export interface operations {
                     "application/json": components["schemas"]["Resumed"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2035,16 +2159,27 @@ export interface operations {
                     "application/json": components["schemas"]["Resumed"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2074,16 +2209,27 @@ export interface operations {
                     "application/json": components["schemas"]["Result"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2116,16 +2262,27 @@ export interface operations {
                     "application/json": components["schemas"]["Backfill"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2151,11 +2308,17 @@ export interface operations {
                     "application/json": components["schemas"]["Story"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2217,16 +2380,27 @@ export interface operations {
                     "application/json": components["schemas"]["Preview"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2254,15 +2428,25 @@ export interface operations {
                     "application/x-ndjson": components["schemas"]["RowResult"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2307,16 +2491,27 @@ export interface operations {
                     "application/json": components["schemas"]["Repaired"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2361,16 +2556,27 @@ export interface operations {
                     "application/json": components["schemas"]["Repaired"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2415,16 +2621,27 @@ export interface operations {
                     "application/json": components["schemas"]["Repaired"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2467,16 +2684,27 @@ export interface operations {
                     "application/json": components["schemas"]["Repaired"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2517,11 +2745,17 @@ export interface operations {
                     };
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2545,11 +2779,17 @@ export interface operations {
                     "application/json": components["schemas"]["RunDetails"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2579,16 +2819,27 @@ export interface operations {
                     "application/json": components["schemas"]["Result"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2616,16 +2867,27 @@ export interface operations {
                     "application/json": components["schemas"]["Result"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2658,11 +2920,17 @@ export interface operations {
                     };
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2696,11 +2964,17 @@ export interface operations {
                     "application/json": components["schemas"]["Timeline"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2739,11 +3013,17 @@ export interface operations {
                     "application/json": components["schemas"]["Forecast"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2772,11 +3052,17 @@ export interface operations {
                     };
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2801,11 +3087,17 @@ export interface operations {
                     "text/event-stream": components["schemas"]["Entry"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2827,11 +3119,17 @@ export interface operations {
                     "application/json": components["schemas"]["Status"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2855,11 +3153,17 @@ export interface operations {
                     };
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2883,11 +3187,17 @@ export interface operations {
                     };
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2911,11 +3221,17 @@ export interface operations {
                     };
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2946,16 +3262,27 @@ export interface operations {
                     "application/json": components["schemas"]["KnownFailure"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -2979,15 +3306,25 @@ export interface operations {
                     "application/json": components["schemas"]["Result"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -3013,11 +3350,17 @@ export interface operations {
                     };
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -3041,11 +3384,17 @@ export interface operations {
                     "application/json": components["schemas"]["NamedCalendar"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -3078,16 +3427,27 @@ export interface operations {
                     "application/json": components["schemas"]["Result"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description The arguments are no longer stored */
             410: components["responses"]["Problem410"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };
@@ -3111,15 +3471,25 @@ export interface operations {
                     "application/json": components["schemas"]["Result"];
                 };
             };
+            /** @description Malformed body or header */
             400: components["responses"]["Problem400"];
+            /** @description No token, or a wrong one */
             401: components["responses"]["Problem401"];
+            /** @description Not allowed */
             403: components["responses"]["Problem403"];
+            /** @description Not found */
             404: components["responses"]["Problem404"];
+            /** @description Too slow */
             408: components["responses"]["Problem408"];
+            /** @description Conflict */
             409: components["responses"]["Problem409"];
+            /** @description Another version */
             412: components["responses"]["Problem412"];
+            /** @description Too large */
             413: components["responses"]["Problem413"];
+            /** @description Not acceptable */
             422: components["responses"]["Problem422"];
+            /** @description Redis or an archive is not available */
             503: components["responses"]["Problem503"];
         };
     };

@@ -17,13 +17,14 @@ from zsched.config.settings import Settings
 from zsched.core.clock import ManualClock
 from zsched.core.options.choices import Priority
 from zsched.health.facts import DaemonHealth
+from zsched.metrics.families import exposition
 from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, Names
 from zsched.metrics.serving import CachedReader, DaemonCollector, RedisReading
-from zsched.metrics.web_collector import exposition
+from zsched.metrics.web_collector import WebCollector
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.overview import Overview
 from zsched.web.app import PREFIX, make_api
-from zsched.web.middleware import PROBES, Measured
+from zsched.web.middleware import PROBES, Recorded
 
 
 @pytest.mark.parametrize(
@@ -145,14 +146,14 @@ def answer(
         clock.advance(LATENCY_MS)
         await send({"type": "http.response.body", "body": b"x"})
 
-    run(Measured(app, meter, clock, PREFIX), path, method)
+    run(Recorded(app, meter, clock, PREFIX), path, method)
 
 
 def run(app: Any, path: str = "/schedules/a", method: str = "GET") -> None:
     async def send(message: Any) -> None:
         """Send to nobody."""
 
-    asyncio.run(app({"type": "http", "path": path, "method": method}, None, send))
+    asyncio.run(app({"type": "http", "path": path, "method": method, "headers": []}, None, send))
 
 
 API = "/api/v1/schedules"
@@ -197,7 +198,7 @@ def test_an_exception_before_the_answer_counts_as_a_failure() -> None:
 
     meter = WebMeter()
     with pytest.raises(ValueError, match="on purpose"):
-        run(Measured(broken, meter, ManualClock(), PREFIX))
+        run(Recorded(broken, meter, ManualClock(), PREFIX))
 
     assert {("other", "GET", "5xx"): 1} == dict(meter.requests)
 
@@ -221,9 +222,9 @@ def test_a_stream_counts_as_open_until_it_is_closed() -> None:
 def test_the_page_has_a_line_for_each_series() -> None:
     meter = WebMeter()
     meter.answered("/schedules/{id}", "PUT", 201, 3.0)
-    meter.refuse("wrong-token")
+    meter.refused["wrong-token"] += 1
 
-    page = exposition(meter)().decode().splitlines()
+    page = exposition(WebCollector(meter))().decode().splitlines()
 
     assert 'zsched_web_requests_total{method="PUT",route="/schedules/{id}",status="2xx"} 1.0' in page
     assert 'zsched_web_request_seconds_bucket{le="0.005",method="PUT",route="/schedules/{id}"} 1.0' in page
@@ -234,7 +235,7 @@ def test_the_page_has_a_line_for_each_series() -> None:
 
 def test_a_page_without_prometheus_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "zsched.metrics.web_collector")
+    monkeypatch.delitem(sys.modules, "zsched.metrics.families")
 
     async def ask() -> httpx.Response:
         app = make_api(Settings(), AsyncLink.from_url("redis://127.0.0.1:1/0", 1.0))
@@ -243,4 +244,5 @@ def test_a_page_without_prometheus_client_names_the_extra(monkeypatch: pytest.Mo
 
     found = asyncio.run(ask())
 
-    assert (404, "this needs prometheus_client: pip install 'zsched[ops]'\n") == (found.status_code, found.text)
+    told = "this page needs prometheus_client, which is not installed: pip install 'zsched[ops]'\n"
+    assert (404, told) == (found.status_code, found.text)

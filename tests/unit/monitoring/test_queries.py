@@ -57,7 +57,7 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     registry.register(DaemonCollector(meter, reader, Names(), {"version": "1.0", "rq": "2.12"}))
     web = WebMeter()
     web.answered("/api/v1/schedules", "GET", 503, 1.0)
-    web.refuse("redis-unavailable")
+    web.refused["redis-unavailable"] += 1
     registry.register(WebCollector(web))
 
     found = defaultdict[str, Labels](lambda: defaultdict(set))

@@ -88,12 +88,12 @@ def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> It
     try:
         with ExitStack() as opened:
             try:
-                recall, facts = opened.enter_context(recalling(path, namespace, SystemClock()))
+                known = _known(path, *opened.enter_context(recalling(path, namespace, SystemClock())))
             except ArchiveForeign as error:
                 raise _other_namespace(path, namespace, error) from error
-            except (ValueError, KeyError, TypeError) as error:  # a recorded fact is invalid
+            except (ValueError, KeyError, TypeError, AttributeError) as error:  # a recorded fact is invalid
                 raise ArchiveCorrupt(f"archive {path}: its metadata is corrupted") from error
-            yield _known(path, recall, facts)
+            yield known
     except ArchiveCorrupt as error:
         raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
 
@@ -103,10 +103,7 @@ def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> OpenedArchive:
         problem = "it has no data of Redis yet; its daemon is about to read it"
         raise ArchiveError(f"archive {path}: {problem}; give another one with --from FILE")
     gens, address = tuple(str(facts.get("gens", "")).split()), facts.get("address")
-    try:
-        position = Position.parse(facts["position"])
-    except (ValueError, AttributeError) as error:
-        raise ArchiveCorrupt(f"archive {path}: its position {facts['position']!r} is not valid") from error
+    position = Position.parse(facts["position"])
     return OpenedArchive(path, facts["namespace"], gens, address, position, recall, facts.get("complete_since"))
 
 

@@ -6,17 +6,14 @@ data restored so far stays, and the next recovery continues.
 """
 
 import os
-import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import click
 
-from zsched.cli.output import Progress
+from zsched.cli.output import Progress, stoppable
 from zsched.cli.parameters import zone_option
 from zsched.cli.program import Invocation, command
 from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
@@ -77,22 +74,6 @@ class RecoveryRefused(ZschedError):
     """A recovery is not allowed now. The message names the reason, and the command to run."""
 
 
-@contextmanager
-def stopping() -> Iterator[list[int]]:
-    """Yield a list that the first Ctrl-C inside the block adds its number to; the second one interrupts as usual."""
-    asked: list[int] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 class ManualRecovery:
     """One run of the command. *file*: the archive given by --from; *is_dry*: it will only ``look``."""
 
@@ -143,14 +124,14 @@ class ManualRecovery:
         Recover.
 
         Raises:
-            RecoveryRefused: it is not allowed. click.Abort: Ctrl-C stopped it, which was reported.
+            RecoveryRefused: it is not allowed. KeyboardInterrupt: Ctrl-C stopped it, which was reported.
             ArchiveError, RedisUnavailable, RedisRefused.
         """
         overview = self._reader.overview()
         if reason := self._objection(overview):
             raise RecoveryRefused(reason)
         self._difference = Difference(overview.now_ms, keeps_all=keeps_all)
-        with self._reading() as known, closing(self._link.open()) as wire, stopping() as asked:
+        with self._reading() as known, closing(self._link.open()) as wire:
 
             def is_lost(merge: Merge) -> bool:
                 self._found = found = self._find(merge, known, wire, overview.now_ms)
@@ -167,11 +148,14 @@ class ManualRecovery:
 
             place = wire, self._keys, SystemClock()
             loop = RecoveryLoop(*place, lambda: self._merge(known, wire), is_lost)
-            self._drive(loop, asked)
+            self._drive(loop)
             if self._found.is_nothing_lost:
                 loop = RecoveryLoop(*place, lambda: self._merge(known, wire, is_whole=True), lacks_keys)
-                self._drive(loop, asked)
-            self._adopt(self._found, wire)
+                self._drive(loop)
+            # The names by which daemons find this archive and its peers; those that Redis has stay.
+            for gen in known.gens:
+                if gen not in (self._found.gen or "").split():
+                    Scripts(wire, self._keys).call("adopt", gen=gen)
             return self._outcome(self._found, loop.merge)
 
     # -- how ----------------------------------------------------------------------------------------
@@ -193,32 +177,21 @@ class ManualRecovery:
         here = merge.is_nothing_lost, merge.common, merge.is_known
         return HistoryFindings(known, verdict, objection, *here, start, merge.reconciler.seen, gen, now_ms)
 
-    def _adopt(self, found: HistoryFindings, wire: Wire) -> None:
-        """Add to Redis the names by which daemons find this archive and its peers. Names that Redis has stay."""
-        for gen in found.known.gens:
-            if gen not in (found.gen or "").split():
-                Scripts(wire, self._keys).call("adopt", gen=gen)
-
-    def _drive(self, loop: RecoveryLoop, asked: Sequence[int]) -> None:
+    def _drive(self, loop: RecoveryLoop) -> None:
         """Run the recovery, and report its progress."""
         before: RecoveryStep | None = None
-        progress, total = self._progress(), 0
-        with ExitStack() as shown:
+        total = 0
+        with stoppable(self._progress("recovering"), lambda _: f"stopped; {self._kept()}") as progress:
             try:
                 for step in loop.steps():
                     if step is not before:
-                        shown.close()
+                        progress.close()
                         self._begin(step, loop.merge)
+                        total = loop.merge.total if step is RecoveryStep.RESTORING else 0
                     if step is RecoveryStep.RESTORING:
-                        if step is not before:
-                            progress, total = shown.enter_context(self._progress()), loop.merge.total
                         progress.at(min(loop.compared, total), total)
                     elif not step.is_busy:
                         time.sleep(_SLEEP_S)
-                    if asked:
-                        shown.close()
-                        self._say(f"stopped; {self._kept()}")
-                        raise click.Abort
                     before = step
             except (RedisUnavailable, RedisRefused) as error:  # for example gone, or out of memory
                 if before is not RecoveryStep.RESTORING:
@@ -227,7 +200,7 @@ class ManualRecovery:
                     raise error.but(f"{error.problem}; {self._kept()}") from error
                 raise RedisRefused(f"{error}; {self._kept()}") from error
 
-    def _progress(self, label: str = "recovering") -> Progress:
+    def _progress(self, label: str) -> Progress:
         return Progress(label, is_quiet=self._is_quiet, counted="schedules compared")
 
     def _begin(self, step: RecoveryStep, merge: Merge) -> None:

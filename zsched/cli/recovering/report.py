@@ -124,17 +124,12 @@ class Difference:
         yield ""
         yield Table(_HEADER, (_cells(what, row, tz, is_done=is_done) for what, row in self._kept(whats)))
         for what in whats:
-            if more := self.counts[what] - len(self._shown(what)):
+            if more := self.counts[what] - len(self._rows[what]):
                 yield f"… and {more:,} more to {what.verb}; --all lists them"
 
     def _kept(self, whats: Iterable[Action]) -> Iterator[tuple[Action, Record]]:
         """Yield the listed rows, each with its action."""
-        return ((what, row) for what in whats for row in self._shown(what))
-
-    def _shown(self, what: Action) -> list[Record]:
-        """Return the listed rows of one kind: all runs in doubt, up to a thousand; of others the first ones."""
-        is_listed_wholly = self._keeps_all or (what.is_of_runs and self.counts[what] <= _RUNS_SHOWN)
-        return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
+        return ((what, row) for what in whats for row in self._rows[what])
 
 
 @dataclass(frozen=True, slots=True)

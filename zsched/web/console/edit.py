@@ -211,11 +211,9 @@ async def make(view: Viewed) -> Response:
     """Make the schedule, unless its id is there already."""
     given = await view.form(_FIELDS)
     unset = editable_fields(_NEW, has_arguments=True)
-    fields = [each.with_text(given.get(each.name, "no" if each.input == "checkbox" else "")) for each in unset]
+    fields = [each.merged(given, {each.name: each.print}) for each in unset]
     try:
-        options = {
-            each.name: each.value() for each, usual in zip(fields, unset, strict=True) if each.text != usual.text
-        }
+        options = {each.name: each.value() for each in fields if each.is_changed}
         options |= {"id": given["id"].strip()} if given.get("id") else {}
         func = func_of({"func": given.get("func", "").strip() or None})
         view.call.demand_new(func, options)

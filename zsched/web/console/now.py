@@ -40,57 +40,38 @@ _MOST_S: Final = 60.0  # age of both while they are read again: that asks an arc
 
 class Shared(Generic[T]):
     """
-    The result of *read*, at most *old_s* seconds old, one reading at a time. An error is not kept: the next viewer
-    reads again.
+    The result of *read*, at most *old_s* seconds old, one reading at a time; while it is read again, the last one if
+    that is at most *most_s* seconds old. An error is not kept: the next viewer reads again.
     """
 
     def __init__(self, read: Callable[[], Awaitable[T]], old_s: float, most_s: float = 0.0) -> None:
-        self._read, self._old_s, self._most_s, self._began_s = read, old_s, most_s, 0.0
-        self._reading: asyncio.Future[T] | None = None
+        self._read, self._old_s, self._most_s = read, old_s, most_s
+        self._reading: asyncio.Task[None] | None = None
         self._last: tuple[float, T] | None = None  # when its reading began
 
     async def get(self) -> T:
-        """Return a result whose reading began at most *old_s* seconds before this call. Raises what *read* raises."""
+        """Return a result whose reading began so many seconds before this call. Raises what *read* raises."""
         asked_s = _now_s()
-        while True:
-            self._refresh(asked_s - self._old_s)
-            began_s, reading = self._began_s, self._reading
-            assert reading is not None
-            found = await asyncio.shield(reading)
-            if began_s >= asked_s - self._old_s:
-                return found
-
-    async def soon(self) -> T:
-        """
-        Return a result that is at most *most_s* seconds old; if it is older than *old_s*, read again meanwhile. Raises
-        what *read* raises.
-        """
-        if self._last is None or self._last[0] < _now_s() - self._most_s:
-            return await self.get()
-        self._refresh(_now_s() - self._old_s)
-        return self._last[1]
+        while (last := self._last) is None or last[0] < asked_s - self._old_s:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._keep())
+                self._reading.add_done_callback(lambda reading: reading.cancelled() or reading.exception())  # seen
+            if last is not None and last[0] >= asked_s - self._most_s:
+                break
+            await asyncio.shield(self._reading)
+        return last[1]
 
     async def in_time(self, patience_s: float, otherwise: T) -> T:
-        """Return what ``soon`` returns, or *otherwise* if that takes longer; the reading continues. Raises as it."""
+        """Return what ``get`` returns, or *otherwise* if that takes longer; the reading continues. Raises as it."""
         try:
             async with asyncio.timeout(patience_s):
-                return await self.soon()
+                return await self.get()
         except TimeoutError:
             return otherwise
 
-    def _refresh(self, since_s: float) -> None:
-        """Begin to read, unless a reading runs, or the last one began after *since_s* and did not fail."""
-        is_new = self._last is not None and self._last[0] == self._began_s >= since_s
-        if self._reading is not None and (is_new or not self._reading.done()):
-            return
-        began_s = self._began_s = _now_s()
-
-        def note(reading: asyncio.Future[T]) -> None:
-            if not reading.cancelled() and reading.exception() is None:
-                self._last = began_s, reading.result()
-
-        self._reading = asyncio.ensure_future(self._read())
-        self._reading.add_done_callback(note)
+    async def _keep(self) -> None:
+        began_s = _now_s()
+        self._last = began_s, await self._read()
 
 
 def _now_s() -> float:

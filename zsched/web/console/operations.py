@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -51,11 +51,6 @@ class LogRow(NamedTuple):
     def by(self) -> str | None:
         """The account or user that asked for it."""
         return self.entry.by.decode(errors="replace") or None
-
-    def only(self, id: str, what: What | None) -> Self:
-        """Return the row with only the changes of schedule *id* of the kind *what*; '' and None are not conditions."""
-        found = (change for change in self.changes if change.id == (id or change.id))
-        return self._replace(changes=[change for change in found if change.what is (what or change.what)])
 
 
 @router.get("/queues")
@@ -107,7 +102,7 @@ async def log(view: Viewed, by: str = "", id: str = "", what: str = "", all: str
     asked = by or None, id or None, wanted, _ENTRIES, until_us, is_all
     entries, reached_us, source = await view.call.client._log_search(*asked)
     back_to_ms = None if reached_us is None else reached_us // 1000
-    found = {"rows": [row.only(id, wanted) for row in _rows(view, entries)], "source": source, "back_to_ms": back_to_ms}
+    found = {"rows": [*_rows(view, entries, id, wanted)], "source": source, "back_to_ms": back_to_ms}
     return view.page("log", found=found, by=by, id=id, what=what, all=all, until=until, whats=[*What])
 
 
@@ -187,7 +182,9 @@ async def _accounts(view: View) -> dict[str, Any]:
     return {"accounts": known, "deeds": sorted(rows, key=lambda row: row.at_ms, reverse=True)[:_DEEDS]}
 
 
-def _rows(view: View, entries: Iterable[Entry]) -> Iterator[LogRow]:
+def _rows(view: View, entries: Iterable[Entry], id: str = "", what: What | None = None) -> Iterator[LogRow]:
+    """Yield the rows with only the changes of schedule *id* of the kind *what*; "" and None are not conditions."""
     for entry in entries:
         found, problem = changes_or_problem(entry, view.request.app.state.run_suffix)
-        yield LogRow(entry, found, problem or ("" if found else parse(entry).sentence()))
+        shown = [one for one in found if one.id == (id or one.id) and one.what is (what or one.what)]
+        yield LogRow(entry, shown, problem or ("" if found else parse(entry).sentence()))

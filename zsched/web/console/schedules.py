@@ -14,9 +14,8 @@ from starlette.responses import Response
 
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.listing import LISTED_KINDS, Filter
+from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule
-from zsched.core.occurrences.backfill import Backfill
 from zsched.core.occurrences.planning import nominal_time
 from zsched.core.occurrences.replacements import Replacements
 from zsched.core.options.arguments import check_id
@@ -50,11 +49,9 @@ async def list_(
     """List the schedules that the filters find. The rows come as they are found."""
     filters = _filters(request.query_params)
     try:
-        options = with_times(filters)
-        Filter.of(**options, after=after or None)
+        listing = view.call.client.list(**with_times(filters), after=after or None, limit=page_size + 1)
     except InvalidSchedule as error:
         return view.refused(error, "schedules", filters=filters, **_choices(after))
-    listing = view.call.client.list(**options, after=after or None, limit=page_size + 1)
     head, middle, tail = view.pieces("schedules", filters=filters, **_choices(after))
 
     async def parts() -> AsyncIterator[str]:
@@ -201,32 +198,33 @@ async def act(view: Viewed, id: str, action: str) -> Response:
     if action == "run":
         return view.done(f"pushed run {await actions.run_now(view.call, id)}", "schedules", id)
     if action == "backfill":
-        try:
-            done = await _backfill(view, id, form)
-        except ZschedError as error:
-            return await _backfill_page(view, id, form, error=error)
-        return view.done(f"pushed {plural(len(done.runs), 'run')}", "schedules", id)
+        return await _backfill(view, id, form)
     raise actions.unknown_action(action, "use the buttons of the schedule's page")
 
 
 @router.get("/schedules/{id:plain}/backfill")
 async def plan_backfill(view: Viewed, id: str, request: Request) -> Response:
     """Show which occurrences a backfill would run, and ask."""
-    given = request.query_params
-    try:
-        plan = await _backfill(view, id, given, dry_run=True) if given.get("start") or given.get("end") else None
-    except ZschedError as error:
-        return await _backfill_page(view, id, given, error=error)
-    return await _backfill_page(view, id, given, plan=plan)
+    return await _backfill(view, id, request.query_params, is_plan=True)
 
 
-async def _backfill_page(
-    view: View, id: str, given: Mapping[str, str], *, plan: Backfill | None = None, error: ZschedError | None = None
-) -> Response:
-    """Show the form with the *given* texts, and below it the *plan*; or the *error*."""
+async def _backfill(view: View, id: str, given: Mapping[str, str], *, is_plan: bool = False) -> Response:
+    """
+    Backfill from ``start`` to ``end``, times of a page's form: local in the zone of the page. As a plan, or after an
+    error, show the form with the *given* texts, and below it the plan.
+    """
     found = await actions.found_of(view.call, id)
-    shown: dict[str, Any] = {"one": found, "plan": plan, "most": _SHOWN, "given": given, "zone": view.zone(found.tz)}
-    return view.page("backfill", **shown) if error is None else view.refused(error, "backfill", **shown)
+    shown: dict[str, Any] = {"one": found, "plan": None, "most": _SHOWN, "given": given, "zone": view.zone(found.tz)}
+    if is_plan and not (given.get("start") or given.get("end")):
+        return view.page("backfill", **shown)
+    try:
+        start, end = (instant_of(name, given.get(name, ""), view.zone(found.tz)) for name in ("start", "end"))
+        done = await actions.backfill(view.call, id, start, end, dry_run=is_plan)
+    except ZschedError as error:
+        return view.refused(error, "backfill", **shown)
+    if is_plan:
+        return view.page("backfill", **shown | {"plan": done})
+    return view.done(f"pushed {plural(len(done.runs), 'run')}", "schedules", id)
 
 
 async def _found(view: View, id: str) -> Schedule | None:
@@ -257,13 +255,6 @@ def _fields(view: View, one: Schedule) -> Any:
     for name, text in definition_of(one, lambda ms: view.local(ms, one.tz)):
         if view.account.sees_arguments or name not in ("args", "kwargs"):
             yield name, text
-
-
-async def _backfill(view: View, id: str, given: Mapping[str, str], **options: Any) -> Backfill:
-    """Backfill from ``start`` to ``end``, times of a page's form: local in the zone of the page."""
-    found = await actions.found_of(view.call, id)
-    start, end = (instant_of(name, given.get(name, ""), view.zone(found.tz)) for name in ("start", "end"))
-    return await actions.backfill(view.call, id, start, end, **options)
 
 
 def instant_of(name: str, text: str, tz: str) -> datetime | None:

@@ -111,6 +111,7 @@ class View:
         self.tz = usual if usual and has_zone(usual) else self.linked_tz
         self.account, self.sees_rq = call.account, is_for(call)  # rq-dashboard
         self.now_ms: int = request.app.state.clock.now_ms()
+        self._cookie = request.app.state.access.proxy.cookie(request)
         self.may_write = call.refusal_of_writes is None  # this caller may change schedules
         self.is_operator = self.account.role is AccountRole.OPERATOR and not call.is_limited  # who may see the accounts
         self._is_part = "hx-request" in request.headers  # htmx asks for the live part of the page
@@ -118,7 +119,7 @@ class View:
     @property
     def refusal(self) -> Problem | None:
         """The reason why this server takes no changes, for a caller who could make some; None: there is none."""
-        return None if self.account.role is AccountRole.VIEWER else self.call.refusal_of_all_writes
+        return None if self.account.role is AccountRole.VIEWER else self.call.refusal_of_writes
 
     def demand_operator(self, what: str) -> None:
         """Check that the caller is an operator without limits. Raises Problem."""
@@ -242,8 +243,7 @@ class View:
     def done(self, said: str, *path: str, **query: Any) -> Response:
         """Lead back to the page at *path*, which says what was done."""
         answer, text = self.to(*path, **query), quote(shortened(said, _SAID_CHARACTERS))
-        is_secure = self.request.url.scheme == "https"
-        answer.set_cookie(_SAID, text, max_age=_SAID_S, httponly=True, samesite="strict", secure=is_secure)
+        answer.set_cookie(_SAID, text, _SAID_S, **self._cookie)
         return answer
 
     def to(self, *path: str, **query: Any) -> Response:
@@ -253,7 +253,7 @@ class View:
     def _told(self, answer: Response) -> Response:
         """Return *answer*, after which no page says again what was done."""
         if self.said:
-            answer.delete_cookie(_SAID, httponly=True, samesite="strict")
+            answer.delete_cookie(_SAID, **self._cookie)
         return answer
 
 
