@@ -19,7 +19,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 from zlib import crc32
 
-from zsched.core.entry import Entry, Position, Texts, reading
+from zsched.core.entry import Entry, Position, Texts
 from zsched.core.log.kinds import parse
 from zsched.core.record import RecordFields
 from zsched.errors import ArchiveCorrupt
@@ -121,8 +121,7 @@ def position_of(text: str | None) -> Position | None:
 
 def fields_in(entry: Entry) -> Sequence[RecordFields]:
     """Return the fields of the records in *entry*, row by row. Raises UnknownEntry."""
-    parsed = parse(entry)
-    with reading(entry):
+    with parse(entry) as parsed:
         return parsed.fields_of_records()
 
 
@@ -134,8 +133,8 @@ def with_arguments(job: Texts, data: bytes) -> Texts:
 
 def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:
     """Return *entry* with empty arguments, and its arguments by row."""
-    with reading(entry):
-        places = parse(entry).payloads()
+    with parse(entry) as parsed:
+        places = parsed.payloads()
     if not places:
         return entry, {}
     body = list(entry.body)

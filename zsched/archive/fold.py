@@ -18,7 +18,7 @@ from zsched.archive import live
 from zsched.archive.deadlines import DeadlineWriter
 from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import LiveRow, record_in, stored
-from zsched.core.entry import Entry, Position, reading
+from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
@@ -97,9 +97,8 @@ class StateWriter:
             UnknownEntry: it cannot be read completely.
         """
         self.dropped = []
-        parsed = parse(entry, self._suffix)
-        self._at, self._n, self._t = entry.position.order, n, entry.position.t_us
-        with reading(entry):
+        with parse(entry, self._suffix) as parsed:
+            self._at, self._n, self._t = entry.position.order, n, entry.position.t_us
             rows = list(parsed.rows())  # parse all rows before any change
             self.dropped = list(parsed.dropped)
             if not is_indexed:
@@ -110,9 +109,8 @@ class StateWriter:
 
     def pass_by(self, n: int, entry: Entry) -> Sequence[str]:
         """Return the ids that *entry* concerns; add it to the index only: the state has all but missed deadlines."""
-        parsed = parse(entry, self._suffix)
-        self._n = n
-        with reading(entry):
+        with parse(entry, self._suffix) as parsed:
+            self._n = n
             rows = list(parsed.rows())
             self._note(parsed)
             self._deadlines.log(key for row in rows if isinstance(row, DeadlinesMissed) for key in row.at)

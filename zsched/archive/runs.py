@@ -25,7 +25,7 @@ from zsched.archive.index import another_end, facets_at
 from zsched.archive.live import record_in
 from zsched.archive.lookups import places
 from zsched.archive.schema import first_since
-from zsched.core.entry import Entry, UnknownEntry, reading
+from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log.kinds import KINDS, LoggedPut, kinds_telling, logged_put, parse
 from zsched.core.log.lives import EndEntry
@@ -224,8 +224,7 @@ def _record_before(history: History, key: Key, push_n: int, *, is_by_rule: bool)
     """
     wanted = {key, (key[0], "")} if is_by_rule else {key}
     for n, entry in history.entries(key[0], end_n=push_n + 1, kinds=_KINDS):
-        with suppress(UnknownEntry), reading(entry):
-            parsed = parse(entry, history.run_suffix)
+        with suppress(UnknownEntry), parse(entry, history.run_suffix) as parsed:
             for row, of in enumerate(parsed.owners()):
                 if of in wanted and b"data" in (record := parsed.record_of(row)).job[::2]:
                     return record, n, row

@@ -33,15 +33,15 @@ from typing import Final, NamedTuple
 from zsched.archive import body, live
 from zsched.archive.counts import CountWriter
 from zsched.archive.history import ENTRY, History
-from zsched.archive.index import BLOCK_BITS, UNKNOWN, NumberRange, facets_at, facets_in, key_of, ranges
+from zsched.archive.index import BLOCK_BITS, UNKNOWN, NumberRange, facets_at, facets_in, key_of, ranges, with_facets
 from zsched.archive.live import record_in
 from zsched.archive.runs import PushedRuns, facets_before
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.entry import Entry, Position, UnknownEntry, reading
+from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
-from zsched.core.log.kinds import ParsedEntry, kinds_telling, parse
-from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
+from zsched.core.log.kinds import kinds_telling, parse
+from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, is_push, run_that_ended
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.record import Place, Record
 from zsched.core.runs.run import pushed
@@ -250,35 +250,21 @@ class Search:
         if row is None:  # deleted by age, or without a wanted id
             return
         entry = body.entry_of(row)
-        told = self._told_in(entry)
-        facets = None
-        for number in range(len(told) if before_row is None else min(before_row, len(told)), 0, -1):
-            change = told[number - 1]
-            if not self._wanted.is_of(change.id):
-                continue
-            facets = facets or FacetsOfChanges(facets_at(self._db, n), parse(entry, self._history.run_suffix))
-            cursor = SearchCursor(entry.position, n, number - 1)
-            yield self._hit(n, entry, change, number - 1, facets, cursor), cursor
+        told = told_in(self._db, n, entry, self._history.run_suffix)[:before_row]
+        for number, (change, facets) in zip(reversed(range(len(told))), reversed(told), strict=True):
+            if self._wanted.is_of(change.id):
+                cursor = SearchCursor(entry.position, n, number)
+                yield self._hit(n, change, facets, cursor), cursor
 
-    def _told_in(self, entry: Entry) -> list[Change]:
-        """Return the changes of *entry* that a search finds, in order; none if it cannot be read."""
-        with suppress(UnknownEntry):
-            parsed = parse(entry, self._history.run_suffix)
-            with reading(entry):
-                return list(parsed.searched())
-        return []
-
-    def _hit(
-        self, n: int, entry: Entry, change: Change, row: int, facets: FacetsOfChanges, cursor: SearchCursor
-    ) -> Change | None:
+    def _hit(self, n: int, change: Change, facets: Facets, cursor: SearchCursor) -> Change | None:
         wanted = self._wanted
         if not self._may_be(change):
             return None
-        if (known := facets.of(change, row)) == NO_FACETS:
-            known = facets_before(self._history, change, n)
-        if not known.has(wanted.facets):
+        if facets == NO_FACETS:
+            facets = facets_before(self._history, change, n)
+        if not facets.has(wanted.facets):
             return None
-        found = replace(self._history.with_ready(change, n), facets=known, cursor=str(cursor))
+        found = replace(self._history.with_ready(change, n), facets=facets, cursor=str(cursor))
         if change.what is What.RUN_ENDED:
             if self._runs.last_end(change.run_id or "", n, change)[0] != n:  # it ended again: that end counts
                 return None
@@ -300,34 +286,21 @@ class Search:
         return wanted.words is None and bool(wanted.statuses) and is_push(change)
 
 
-class FacetsOfChanges:
-    """The facets of the changes of one entry."""
-
-    def __init__(self, stored: FacetsOfRows | None, parsed: ParsedEntry) -> None:
-        self._stored, self._rows = stored, None
-        if stored is not None and parsed.has_records:
-            with suppress(UnknownEntry), reading(parsed.entry):
-                self._rows = {owner: row for row, owner in enumerate(parsed.owners())}
-
-    def of(self, change: Change, row: int) -> Facets:
-        """Return the facets of *change*, in *row* of the told changes; NO_FACETS if they are not known."""
-        if self._stored is None:
-            return NO_FACETS
-        if self._rows is not None:
-            place = self._rows.get(record_key_of(change))
-            return NO_FACETS if place is None else self._stored.at(place)
-        return self._stored.at(row)
+def told_in(db: sqlite3.Connection, n: int, entry: Entry, run_suffix: str) -> list[tuple[Change, Facets]]:
+    """
+    Return the changes of *entry*, number *n*, that a search finds, in order, each with its facets; none if it cannot be
+    read.
+    """
+    with suppress(UnknownEntry), parse(entry, run_suffix) as parsed:
+        if told := list(parsed.searched()):
+            return with_facets(facets_at(db, n), parsed, told)
+    return []
 
 
 def recount(db: sqlite3.Connection, run_suffix: str, after_n: int) -> CountWriter:
     """Return the unwritten counts of the entries of *db* behind number *after_n*."""
     writer = CountWriter(db)
     for row in db.execute(f"{ENTRY} WHERE n > ? AND {_COUNTED} ORDER BY n", (after_n,)):
-        with suppress(UnknownEntry):
-            parsed = parse(body.entry_of(row), run_suffix)
-            with reading(parsed.entry):
-                told = list(parsed.searched())
-            facets = FacetsOfChanges(facets_at(db, row[0]), parsed)
-            for number, change in enumerate(told):
-                writer.add(change, facets.of(change, number))
+        for change, facets in told_in(db, row[0], body.entry_of(row), run_suffix):
+            writer.add(change, facets)
     return writer

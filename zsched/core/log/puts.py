@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from zsched.core.entry import Entry, Position, Texts, bounded_ms, expect, ids_of, milliseconds, reading, text
+from zsched.core.entry import Entry, Position, Texts, bounded_ms, expect, ids_of, milliseconds, text
 from zsched.core.facets import FacetsOfRows, facets_of_job
 from zsched.core.log.kinds import Counts, ParsedEntry, RecordsEntry, once
 from zsched.core.log.rows import OneShotsPut, Row
@@ -276,7 +276,7 @@ class MergedEntry(ParsedEntry, kind="merged"):
 
     def positions(self) -> list[Position]:
         """Return the ends of the histories that are complete at this entry. Raises UnknownEntry."""
-        with reading(self.entry):
+        with self:
             return [Position.parse(f"{id} {t_us}") for id, t_us, _ in self._stored()]
 
     def sentence(self) -> str:
@@ -311,5 +311,5 @@ class ScanEntry(RecordsEntry, kind="scan", whats={What.FOUND}):
 
 def restored(entry: Entry) -> list[Record]:
     """Return the rows that a ``restore`` entry restored. Raises UnknownEntry."""
-    with reading(entry):
-        return [row for _, row in RestoreEntry(entry).found]
+    with RestoreEntry(entry) as restore:
+        return [row for _, row in restore.found]
