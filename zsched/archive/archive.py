@@ -232,13 +232,6 @@ class Archive:
 
     # -- state ------------------------------------------------------------------------------------
 
-    def state(self) -> Iterator[Record]:
-        """Yield every schedule with a place and every open run, by id."""
-        query, recall = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run", self.recall()
-        with converted(self.path):
-            for row in self._db.execute(query, (self._life,)):
-                yield recall.record(row).whole()
-
     def recall(self) -> Recall:
         """Return the archive's knowledge, for a comparison with Redis; it is valid until the next change."""
         return Recall(self._db, self.path, self._facts)
