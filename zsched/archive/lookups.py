@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from zsched.archive import body
 from zsched.archive.body import entry_of
-from zsched.archive.history import ENTRY, History
+from zsched.archive.history import ENTRY, History, ScheduleHistory
 from zsched.archive.index import asked_by, key_of
-from zsched.archive.schema import POSTING_BITS, first_since
+from zsched.archive.schema import POSTING_BITS
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry
 from zsched.core.facets import Facets
@@ -58,7 +58,7 @@ def log_search(
     """
     clock = clock or SystemClock()
     found, until_ms = list[Entry](), clock.monotonic_ms() + _LOOKED_FOR_MS
-    last_n = history.last_n if until_us is None else first_since(history.db, until_us, history.last_n) - 1
+    last_n = history.last_n if until_us is None else history.first_since(until_us) - 1
     for n in range(last_n, 0, -1) if is_all else _numbers(history, last_n, by, id, what):
         entry = history.entry(n)
         if entry is not None and _is_wanted(history, entry, by, id, what):
@@ -130,7 +130,7 @@ def _numbers_with(history: History, facets: Facets) -> Iterator[int]:
 
 
 def ran(
-    history: History, id: str, start_ms: int, end_ms: int, behind_n: int = 0, clock: Clock | None = None
+    history: ScheduleHistory, id: str, start_ms: int, end_ms: int, behind_n: int = 0, clock: Clock | None = None
 ) -> tuple[list[int], int | None]:
     """
     Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, ascending, from the entries after number
@@ -138,7 +138,7 @@ def ran(
     """
     clock = clock or SystemClock()
     until_ms, found = clock.monotonic_ms() + _RAN_MS, set[int]()
-    first_n = max(behind_n + 1, first_since(history.db, start_ms * 1000, history.last_n))
+    first_n = max(behind_n + 1, history.first_since(start_ms * 1000))
     for n, entry in history.entries(id, first_n, kinds=_TELLING, is_forwards=True):
         times = map(ran_at, history.changes_in(entry, id))
         found.update(ms for ms in times if ms is not None and start_ms <= ms < end_ms)
@@ -158,7 +158,7 @@ def find_suppressed(history: History, since_us: int, behind_n: int | None) -> tu
     before their time. Occurrences may be missed in a period to which the server's clock was set back later.
     """
     if behind_n is None or behind_n > history.last_n:
-        behind_n = first_since(history.db, since_us, history.last_n) - 1
+        behind_n = history.first_since(since_us) - 1
     until_n, found, asked = min(behind_n + _ENTRIES_AT_ONCE, history.last_n), list[Change](), 0
     for row in history.db.execute(_DUPLICATES, (behind_n, until_n, AdvanceEntry.DUPLICATE)).fetchall():
         for change in history.changes_in(entry_of(row)):
@@ -173,7 +173,7 @@ def _may_have_pushed(history: History, duplicate: Change) -> bool:
     nominal_us, since = (duplicate.nominal_ms or 0) * 1000, history.complete_since
     if since is None or (since != "start" and int(since) > nominal_us):
         return True
-    first_n = first_since(history.db, nominal_us - _EARLY_US, history.last_n)
+    first_n = history.first_since(nominal_us - _EARLY_US)
     entries = history.entries(duplicate.id, first_n, kinds=_TELLING, is_forwards=True)
     changes = (change for _, entry in entries for change in history.changes_in(entry))
     return any(is_push(change) and change.run_id == duplicate.run_id for change in changes)

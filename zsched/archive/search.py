@@ -36,7 +36,7 @@ from zsched.archive.history import ENTRY, History
 from zsched.archive.index import BLOCK_BITS, UNKNOWN, NumberRange, facets_at, facets_in, key_of, ranges, with_facets
 from zsched.archive.live import record_in
 from zsched.archive.runs import PushedRuns, facets_before
-from zsched.archive.schema import POSTING_BITS, first_since, number_of
+from zsched.archive.schema import POSTING_BITS, number_of
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
@@ -95,10 +95,10 @@ class Search:
                 return part
         bottom_n, end_n = self._between[0], self._between[1] + 1
         if self._wanted.until_us is not None:
-            end_n = min(end_n, first_since(self._db, self._wanted.until_us, self._history.last_n))
+            end_n = min(end_n, self._history.first_since(self._wanted.until_us))
         top_n, top_row = min(self._place_of(after), (end_n, 0))
         if self._wanted.since_us is not None:
-            bottom_n = max(bottom_n, first_since(self._db, self._wanted.since_us, self._history.last_n))
+            bottom_n = max(bottom_n, self._history.first_since(self._wanted.since_us))
         for n in self._numbers(top_n if top_row else top_n - 1, bottom_n):
             if n > 0:
                 for hit, place in self._hits(n, top_row if n == top_n else None):
@@ -163,7 +163,7 @@ class Search:
         if (n := number_of(self._db, cursor.position)) is not None:
             return n, cursor.row
         # Behind an open run, runs of the same time may follow: some may be repeated, none is left out.
-        return first_since(self._db, cursor.position.t_us + bool(cursor.run_id), self._history.last_n), 0
+        return self._history.first_since(cursor.position.t_us + bool(cursor.run_id)), 0
 
     # -- entries, the newest first ----------------------------------------------------------------
 

@@ -8,6 +8,7 @@ to the folded log stay values.
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -16,11 +17,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from zsched.archive.counts import counts_of
-from zsched.archive.history import History
+from zsched.archive.history import History, ScheduleHistory
 from zsched.archive.index import asked_by
 from zsched.archive.lookups import log_search, places, ran, waiting_with
 from zsched.archive.runs import original_of, puts_of
-from zsched.archive.schema import first_since
 from zsched.archive.search import Search
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position
@@ -57,15 +57,18 @@ def read_arguments(about: str, shown: dict[str, Any]) -> dict[str, Any]:
     return {name: read(shown[name]) for name, read in readers.items()}
 
 
-def answer_from(history: History, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of *history* to a question."""
-    return _TOPICS[about][0](history, **arguments)
+def answer_from(
+    opened: AbstractContextManager[ScheduleHistory], about: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the answer of a history to a question; the end of a log alone tells only of its schedule."""
+    with opened as history:
+        return _TOPICS[about][0](history, **arguments)
 
 
 def answer_of(path: Path, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of the archive at *path*, with its ``source``. Raises ArchiveError."""
     with History(path) as history:
-        answer = answer_from(history, about, arguments)
+        answer = _TOPICS[about][0](history, **arguments)
         position = history.position
         source = {
             "archive": f"{socket.gethostname()}:{path}",
@@ -76,7 +79,7 @@ def answer_of(path: Path, about: str, arguments: dict[str, Any]) -> dict[str, An
     return {"source": source, **answer}
 
 
-def _story_of(history: History, *, id: str, newest: int, is_limited: bool) -> dict[str, Any]:
+def _story_of(history: ScheduleHistory, *, id: str, newest: int, is_limited: bool) -> dict[str, Any]:
     """
     Return the changes of one schedule, with the leaders before late ones, as in ``Chronicle``. *is_limited*: its first
     put, too, is needed with what limits are about.
@@ -110,7 +113,9 @@ def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
     return {"record": original_of(history, run_id)}
 
 
-def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
+def _ran_between(
+    history: ScheduleHistory, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]
+) -> dict[str, Any]:
     """
     Return occurrences of a schedule that ran, found in a part of the history. ``read_to`` is how far this archive,
     ``by``, was read (None: to its end). The asker passes it back in the next question, with the values of other
@@ -127,7 +132,7 @@ def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock |
     400 ms it looks back: before ``reached_us`` there may be more. There are as many ``more``.
     """
     clock = clock or SystemClock()
-    first_n, end_n = (first_since(history.db, us, history.last_n) for us in (since_us, until_us))
+    first_n, end_n = history.first_since(since_us), history.first_since(until_us)
     asked, puts, is_old = dict[str, list[Change]](), dict[str, str](), dict[str, bool]()
     found = dict[tuple[str, str], list[tuple[int, int, str]]]()
     reached_us, until_ms = None, clock.monotonic_ms() + _LOOKED_FOR_MS
@@ -194,7 +199,7 @@ def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def _with_leaders(history: History, change: Change) -> Change:
+def _with_leaders(history: ScheduleHistory, change: Change) -> Change:
     """Return *change*, if its occurrence was late or left out, with the leaders before it."""
     since_us = waited_since_us(change)
     found = None if since_us is None else history.term_between(since_us, change.at_us)
