@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
@@ -26,15 +26,16 @@ from zsched.core.story.story import Chronicle
 from zsched.core.story.verdict import Stalled
 from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.folded import FoldedLog
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.questions import Questions
+from zsched.storage.questions import ask_archives
 from zsched.storage.queues import registered_queues, suspended, unheard
 from zsched.storage.workers import slot_holders
 
+T = TypeVar("T")
 MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
@@ -65,8 +66,8 @@ class HistoryReader:
 
     def __init__(self, link: Link, keys: Keys, folded: FoldedLog | None = None) -> None:
         self._link, self._keys, self._folded = link, keys, folded or FoldedLog(link, keys)
-        self._questions, self._log = Questions(link, keys), Log(link, keys)
-        self._jobs, self._place = Jobs(link, keys), f"namespace {keys.namespace} of {link.where}"
+        self._log, self._jobs = Log(link, keys), Jobs(link, keys)
+        self._place = f"namespace {keys.namespace} of {link.where}"
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would wait for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
@@ -124,34 +125,32 @@ class HistoryReader:
 
     def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
         """Return the stalled queues in which some of *runs* wait; none if this user may not check."""
-        queues, found = {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}, {}
-        if queues:
-            with self._link.wire() as wire:
-                with suppress(RedisRefused):
-                    found = dict.fromkeys(unheard(wire, self._keys, queues), Stalled.UNHEARD)
-                with suppress(RedisRefused):
-                    found |= dict.fromkeys(queues, Stalled.SUSPENDED) if suspended(wire, self._keys.rq) else {}
-        return found
+        if not (queues := {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}):
+            return {}
+        if self._in_rq(lambda wire: suspended(wire, self._keys.rq), False):
+            return dict.fromkeys(queues, Stalled.SUSPENDED)
+        found = self._in_rq(lambda wire: unheard(wire, self._keys, queues), frozenset[str]())
+        return dict.fromkeys(found, Stalled.UNHEARD)
 
     def heard_queues(self) -> set[str] | None:
         """Return the queues with registered workers; None if this user may not read them."""
-        with suppress(RedisRefused), self._link.wire() as wire:
-            return registered_queues(wire, self._keys.rq)
-        return None
+        return self._in_rq(lambda wire: registered_queues(wire, self._keys.rq), None)
 
     def slot_holders(self, run: Run) -> list[Run]:
         """Return some jobs with a slot of the rate limit that *run* waits for; none if this user may not read them."""
-        with suppress(RedisRefused), self._link.wire() as wire:
-            limit = wire.execute("HGET", self._keys.rq.job(run.id), "rate_limit_key")
-            return slot_holders(wire, self._keys, text(limit)) if limit else []
-        return []
+        limit = self._in_rq(lambda wire: wire.execute("HGET", self._keys.rq.job(run.id), "rate_limit_key"), None)
+        return self._in_rq(lambda wire: slot_holders(wire, self._keys, text(limit)), []) if limit else []
 
     def host_of(self, worker: str) -> str | None:
         """Return the host of *worker*; None if RQ has forgotten it, or if this user may not read it."""
+        host = self._in_rq(lambda wire: wire.execute("HGET", self._keys.rq.worker(worker), "hostname"), None)
+        return in_a_line(text(host)) if host else None
+
+    def _in_rq(self, read: Callable[[Wire], T], otherwise: T) -> T:
+        """Return what *read* reads of RQ's queues and workers; *otherwise* if this user may not."""
         with suppress(RedisRefused), self._link.wire() as wire:
-            host = wire.execute("HGET", self._keys.rq.worker(worker), "hostname")
-            return in_a_line(text(host)) if host else None
-        return None
+            return read(wire)
+        return otherwise
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """
@@ -270,7 +269,7 @@ class HistoryReader:
 
     def _ask_archive(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
         """Return a daemon's answer and its source; or None, and the problem."""
-        answer = self._questions.ask(about, **arguments)
+        answer = ask_archives(self._link, self._keys, about, **arguments)
         if "error" in answer:
             problem = str(answer["error"])
         else:
