@@ -21,7 +21,6 @@ from zsched.core.story.source import Source
 from zsched.core.story.verdict import (
     LEADERLESS,
     NOTHING,
-    Hindrance,
     Stalled,
     StoryVerdict,
     Word,
@@ -90,7 +89,7 @@ def tell(
     tz: str | None = None,
     runs: Sequence[Run] = (),
     stalled: Mapping[str, Stalled] = {},
-    hindrance: Hindrance = LEADERLESS,
+    hindrance: StoryVerdict = LEADERLESS,
     run_id: str = "",
 ) -> Story:
     """
@@ -141,7 +140,7 @@ class _Teller:
         chronicle: Chronicle,
         tz: str | None,
         stalled: Mapping[str, Stalled] = {},
-        hindrance: Hindrance = LEADERLESS,
+        hindrance: StoryVerdict = LEADERLESS,
         schedule: Schedule | None = None,
     ) -> None:
         self._chronicle, self._stalled, self._hindrance = chronicle, stalled, hindrance
