@@ -309,20 +309,20 @@ class Archive:
         with converted(self.path):
             for entry in entries:
                 n = number_of(self._db, entry.position) if self.is_bootstrapping else None
+                touched: Sequence[str] = ()
+                is_known, is_old = True, n is not None
                 try:
-                    if is_folded:
-                        touched = self._fold.add(n or self._n + 1, entry, is_indexed=n is not None)
-                    else:
-                        touched = self._fold.pass_by(self._n + 1, entry) if n is None else []
+                    if is_folded or not is_old:
+                        number = n or self._n + 1
+                        touched = self._fold.add(number, entry, is_indexed=is_old, is_passed=not is_folded)
                 except UnknownEntry as error:
                     problems.append(error)
                     is_unreadable = isinstance(error, UnreadableEntry)
                     if is_folded or not is_unreadable:  # a scanned state has the change of an entry of a known kind
                         self.unknown_entries += 1
                         self.unreadable_entries += is_unreadable
-                    touched, is_known = [], False
+                    is_known = False
                 else:
-                    is_known = True
                     self.dropped += len(self._fold.dropped) if is_folded else 0
                 if n is None:
                     self._insert(entry, touched, is_known=is_known)

@@ -88,10 +88,10 @@ class StateWriter:
         self._fired: list[tuple[int, int, Sequence[Key]]] = []  # entries of fired one-shots, their times and keys
         self._sources: dict[Key, RecordPlace] = {}  # the records of one-shots that became open
 
-    def add(self, n: int, entry: Entry, *, is_indexed: bool = False) -> Sequence[str]:
+    def add(self, n: int, entry: Entry, *, is_indexed: bool = False, is_passed: bool = False) -> Sequence[str]:
         """
         Apply *entry*, number *n* of the history; return the ids that it concerns. *is_indexed*: it is in the index
-        already.
+        already. *is_passed*: the state has all of it but missed deadlines.
 
         Raises:
             UnknownEntry: it cannot be read completely.
@@ -104,16 +104,8 @@ class StateWriter:
             if not is_indexed:
                 self._note(parsed)
             for row in rows:
-                _FOLDS[type(row)](self, row)
-        return touched_ids(rows)
-
-    def pass_by(self, n: int, entry: Entry) -> Sequence[str]:
-        """Return the ids that *entry* concerns; add it to the index only: the state has all but missed deadlines."""
-        with parse(entry, self._suffix) as parsed:
-            self._n = n
-            rows = list(parsed.rows())
-            self._note(parsed)
-            self._deadlines.log(key for row in rows if isinstance(row, DeadlinesMissed) for key in row.at)
+                if not is_passed or isinstance(row, DeadlinesMissed):
+                    _FOLDS[type(row)](self, row)
         return touched_ids(rows)
 
     def found(self, n: int, entry: Entry, at: Position) -> None:
