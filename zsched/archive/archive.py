@@ -191,7 +191,9 @@ class Archive:
         entry = ScanEntry.entry_of(rows, at)
         with converted(self.path):
             n = self._insert(entry, [row.id for row in rows], is_ours=True)
-            self._fold.found(n, entry, at)
+            self._fold.add(n, entry)
+            if any(row.is_schedule for row in rows):
+                self._fold.scanned_to = max(self._fold.scanned_to, at.order)
             self._flush()
 
     def end_bootstrap(self, complete_since: str) -> None:

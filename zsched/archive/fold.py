@@ -18,7 +18,7 @@ from zsched.archive import live
 from zsched.archive.deadlines import DeadlineWriter
 from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import LiveRow, record_in, stored
-from zsched.core.entry import Entry, Position
+from zsched.core.entry import Entry
 from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
@@ -75,7 +75,7 @@ class StateWriter:
         self._deadlines = DeadlineWriter(self._db, life, self._suffix)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
-        self._at = self._scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule
+        self._at = self.scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule
         self._n = self._t = 0  # number and time of the current entry
         self._clear()
 
@@ -107,18 +107,6 @@ class StateWriter:
                 if not is_passed or isinstance(row, DeadlinesMissed):
                     _FOLDS[type(row)](self, row)
         return touched_ids(rows)
-
-    def found(self, n: int, entry: Entry, at: Position) -> None:
-        """Add the records in *entry*, number *n*, which a bootstrap read from Redis when its log ended with *at*."""
-        parsed = parse(entry, self._suffix)
-        self._n, self._t = n, at.t_us
-        self._note(parsed)
-        for number in range(len(parsed.owners())):
-            record = parsed.record_of(number)
-            if record.is_schedule:
-                self._scanned_to = max(self._scanned_to, at.order)
-            record.row, record.t_us = number, at.t_us
-            self._place(record)
 
     def flush(self) -> None:
         """Write the changes, in the caller's transaction."""
@@ -324,7 +312,7 @@ class StateWriter:
 
     def _push(self, schedule: Record, run: str, note: str | None) -> None:
         """Fire a recurring schedule: its run gets a row."""
-        if self._at <= self._scanned_to:  # the schedule may have been put again between the push and the scan
+        if self._at <= self.scanned_to:  # the schedule may have been put again between the push and the scan
             if not self._db.execute(_HAS, (self.life, schedule.id, run)).fetchone():
                 self.unknown.add((schedule.id, run))
             return

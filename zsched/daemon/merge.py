@@ -151,7 +151,11 @@ class Merge:
     @property
     def total(self) -> int:
         """Return the number of compared schedules."""
-        return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
+        return (
+            len({id for id, _ in self._touched})
+            if self._touched is not None
+            else sum(self._recall.count_places().values())
+        )
 
     def rows(self) -> Iterator[list[Record]]:
         """Yield the rows that ``run`` would restore now, page by page. Nothing is written."""
@@ -250,5 +254,5 @@ class Merge:
     def _gone(self) -> Iterator[Recalled]:
         """Yield schedules in Redis that the archive knows to be over, without a common entry (rule: GONE_TOO)."""
         for id in list(dict.fromkeys(self._scanner.ids())):
-            if not self._recall.has(id) and (gone_us := self._recall.last_touch(id)) is not None:
-                yield Recalled(id, None, gone_us, ())
+            if not self._recall.has(id) and (last := self._recall.last_touch(id)) is not None:
+                yield Recalled(id, None, last[0], ())

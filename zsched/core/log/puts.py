@@ -295,7 +295,9 @@ class ScanEntry(RecordsEntry, kind="scan", whats={What.FOUND}):
         return list(records_in(self.entry.body, 0))
 
     def rows(self) -> Iterable[Record]:
-        return ()  # the state has them already
+        for row in super().rows():
+            row.t_us = self.at_us
+            yield row
 
     def changes(self) -> Iterator[Change]:
         for _, row in self.found:
