@@ -3,9 +3,11 @@ The newest entries of a log in memory: folded and read as a daemon's archive fol
 one schedule, whose history needs no state and no index.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Lock
@@ -42,17 +44,17 @@ class TemporaryArchive:
     def __del__(self) -> None:
         self._db.close()
 
-    def add(self, entries: Iterable[Entry], last: Position | None) -> None:
-        """Fold those of *entries*, in order, that come after its last one. *last*: the log was read up to it."""
+    def add(self, end: LogEnd) -> None:
+        """Fold the entries of *end* that come after its last one."""
         with self._lock, self._db:
             known = (-1, -1) if self.last is None else self.last.order
             self._db.execute("BEGIN")
-            for entry in entries:
+            for entry in end.parts:
                 if entry.position.order > known:
                     self._add(entry)
             self._fold.flush()
-            if last is not None and last.order > known:
-                self.last = last
+            if end.last is not None and end.last.order > known:
+                self.last = end.last
 
     def _add(self, entry: Entry) -> None:
         self._n += 1
@@ -72,28 +74,28 @@ class TemporaryArchive:
 
 class LogEnd(ScheduleHistory):
     """
-    The part about one schedule of a log of *namespace* from its entry *first* to *last*: the *entries* about it, and
-    those that tell when leaders came and went.
+    A log of *namespace* from its entry *first* to *last*. *parts*: its entries; or those about one schedule, and those
+    that tell when leaders came and went: then it is the history of that schedule.
     """
 
-    def __init__(self, namespace: str, entries: Sequence[Entry], first: Position | None, last: Position | None) -> None:
-        self.id, self.run_suffix, self.first, self.last = str(_NOWHERE), suffix_of(namespace), first, last
-        self._entries, self._led = entries, {}
+    def __init__(self, namespace: str, parts: Sequence[Entry], first: Position | None, last: Position | None) -> None:
+        self.namespace, self.parts, self.first, self.last = namespace, parts, first, last
+        self.id, self.run_suffix, self._led = str(_NOWHERE), suffix_of(namespace), {}
 
     def entry(self, n: int) -> Entry:
-        return self._entries[n - 1]
+        return self.parts[n - 1]
 
     def numbers(
         self, id: str, first_n: int = 0, end_n: int | None = None, *, is_forwards: bool = False
     ) -> Iterator[tuple[int, str]]:
-        numbers = range(max(first_n, 1), len(self._entries) + 1 if end_n is None else end_n)
+        numbers = range(max(first_n, 1), len(self.parts) + 1 if end_n is None else end_n)
         return ((n, self.entry(n).kind) for n in (numbers if is_forwards else reversed(numbers)))
 
     def last_of(self, kinds: Sequence[str], first_n: int, end_n: int) -> tuple[int, Entry] | None:
         return next(self.entries("", first_n, end_n, kinds=kinds), None)
 
     def first_since(self, since_us: int) -> int:
-        return bisect_left(self._entries, since_us, key=lambda entry: entry.position.t_us) + 1
+        return bisect_left(self.parts, since_us, key=lambda entry: entry.position.t_us) + 1
 
     def count(self, id: str) -> int:
         return sum(1 for _ in self.changes_of(id))
@@ -101,3 +103,10 @@ class LogEnd(ScheduleHistory):
     def history(self) -> AbstractContextManager[ScheduleHistory]:
         """Read it in the block."""
         return nullcontext(self)
+
+
+def folded(end: LogEnd, kept: TemporaryArchive | None) -> TemporaryArchive:
+    """Return *kept* with the entries of *end*, which follow it; None: a new archive with them."""
+    archive = kept or TemporaryArchive(end.namespace, end.first)
+    archive.add(end)
+    return archive

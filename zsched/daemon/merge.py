@@ -151,11 +151,9 @@ class Merge:
     @property
     def total(self) -> int:
         """Return the number of compared schedules."""
-        return (
-            len({id for id, _ in self._touched})
-            if self._touched is not None
-            else sum(self._recall.count_places().values())
-        )
+        if self._touched is None:
+            return sum(self._recall.count_places().values())
+        return len({id for id, _ in self._touched})
 
     def rows(self) -> Iterator[list[Record]]:
         """Yield the rows that ``run`` would restore now, page by page. Nothing is written."""

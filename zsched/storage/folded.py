@@ -15,7 +15,7 @@ Threads and greenlets may share it: they read the log at the same time, and fold
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from zsched.core.entry import Entry, Position, any_milliseconds
 from zsched.core.log.kinds import is_leaders, narrowed
@@ -33,18 +33,6 @@ _ENTRIES: Final = 50_000  # read backwards, at most
 _LOOKED_FOR_MS: Final = 5000.0  # the same
 
 
-class _Read(NamedTuple):
-    """
-    The wanted *entries* of the log's end, in order, which was read from *first* to *last*. ``follows``: they follow the
-    known entry.
-    """
-
-    entries: list[Entry]
-    first: Position | None
-    last: Position | None
-    follows: bool = False
-
-
 class FoldedLog:
     """The end of one namespace's log, over one link. Raises RedisUnavailable, RedisRefused."""
 
@@ -56,18 +44,18 @@ class FoldedLog:
         """
         Fold the log's end; with *id*, the part about that schedule may do. Not *is_searched*: so may its history alone.
         """
-        from zsched.archive.temporary import LogEnd  # most clients fold nothing
+        from zsched.archive.temporary import folded
 
         kept = self._kept
         if kept is not None and (kept.rows >= 2 * _ROWS or kept.last is None):
             kept = None
         if id is None or (kept is not None and kept.is_whole):
-            read = self._read(None, None if kept is None else kept.last)
-            if id is None or read.follows:
-                self._kept = archive = self._link.compute(self._folded, read, kept)
+            end, follows = self._read(None, None if kept is None else kept.last)
+            if id is None or follows:
+                self._kept = archive = self._link.compute(folded, end, kept if follows else None)
                 return archive
-        read = self._read(id, None)
-        return self._link.compute(self._folded, read, None) if is_searched else LogEnd(self._namespace, *read[:3])
+        end, _ = self._read(id, None)
+        return self._link.compute(folded, end, None) if is_searched else end
 
     def answer(self, fold: TemporaryArchive | LogEnd, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a fold to a question, as a daemon's archive gives it."""
@@ -75,28 +63,22 @@ class FoldedLog:
 
         return self._link.compute(answer_from, fold.history(), about, arguments)
 
-    def _read(self, id: str | None, known: Position | None) -> _Read:
-        """Read the log backwards to the entry *known*, or as far as the bounds allow."""
-        found, rows, first, last = list[Entry](), 0, None, None
+    def _read(self, id: str | None, known: Position | None) -> tuple[LogEnd, bool]:
+        """Read the log backwards to the entry *known*, or as far as the bounds allow. Return True if that was there."""
+        from zsched.archive.temporary import LogEnd  # most clients fold nothing
+
+        found, rows, first, last, follows = list[Entry](), 0, None, None, False
         back = self._log.back(_ENTRIES, for_ms=_LOOKED_FOR_MS)
         for entry, part in ((entry, entry) for entry in back) if id is None else _parts_about(id, back):
-            if entry.position == known:
-                return _Read(found[::-1], first, last, follows=True)
+            if follows := entry.position == known:
+                break
             first, last = entry.position, last or entry.position
             if part is not None:
                 found.append(part)
                 rows += max(_rows_in(part), part.size // _ROW_BYTES)
             if rows >= _ROWS:
                 break
-        return _Read(found[::-1], first, last)
-
-    def _folded(self, read: _Read, kept: TemporaryArchive | None) -> TemporaryArchive:
-        """Return *kept* with the entries that follow it, or a new archive with them."""
-        from zsched.archive.temporary import TemporaryArchive
-
-        archive = kept if kept is not None and read.follows else TemporaryArchive(self._namespace, read.first)
-        archive.add(read.entries, read.last)
-        return archive
+        return LogEnd(self._namespace, found[::-1], first, last), follows
 
 
 def _parts_about(id: str, back: Iterable[Entry]) -> Iterator[tuple[Entry, Entry | None]]:

@@ -41,7 +41,6 @@ _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
 _WAIT_MS: Final = 1000  # for new entries, between checks for a loss of the log
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
-AskArchive = Callable[..., tuple[dict[str, Any] | None, Source]]
 
 
 _NEWEST: Final = str(SearchCursor(Position(0, 0, LAST_MS * 1000)))  # before the newest entry
@@ -72,7 +71,7 @@ class HistoryReader:
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
-        answer, source = self._query(id).ask("schedule", id=id, newest=newest, is_limited=self._is_limited)
+        answer, source = HistoryQuery(self, id).ask("schedule", id=id, newest=newest, is_limited=self._is_limited)
         return Chronicle(id, source, answer["changes"], answer["left_out"])
 
     def search(self, wanted: Wanted, after: str | None = None) -> Iterator[HistoryPage]:
@@ -83,7 +82,7 @@ class HistoryReader:
         Raises:
             ArchiveError: an archive stops to answer, or gives the same part again and again.
         """
-        left, query, over = wanted.limit, self._query(wanted.id), list[Change]()
+        left, query, over = wanted.limit, HistoryQuery(self, wanted.id), list[Change]()
         if after is None and wanted.words is not None and wanted.statuses:
             still_open = replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE)
             answer, _ = query.ask("search", wanted=still_open, after=None)
@@ -186,16 +185,16 @@ class HistoryReader:
 
     def counts(self, wanted: WantedCounts) -> tuple[dict[str, Any], Source]:
         """Return counts of the past as ``archive.counts.counts_of`` does, and their source."""
-        return self._query(None).ask("counts", wanted=wanted)
+        return HistoryQuery(self, None).ask("counts", wanted=wanted)
 
     def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
         """Return entries as ``archive.lookups.log_search`` does, the time that it reached, and their source."""
-        answer, source = self._query(None).ask("log_search", **wanted)
+        answer, source = HistoryQuery(self, None).ask("log_search", **wanted)
         return answer["entries"], answer["reached_us"], source
 
     def effects(self, since_ms: int, until_ms: int) -> tuple[dict[str, Any], Source]:
         """Return the net effects of what people and programs did in [since_ms, until_ms), and their source."""
-        return self._query(None).ask("effects", since_us=since_ms * 1000, until_us=until_ms * 1000)
+        return HistoryQuery(self, None).ask("effects", since_us=since_ms * 1000, until_us=until_ms * 1000)
 
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
@@ -208,7 +207,7 @@ class HistoryReader:
         Raises:
             ArchiveError: an archive gives the same part again and again.
         """
-        ran, read_to, query = set[int](), dict[str, int](), self._query(id)
+        ran, read_to, query = set[int](), dict[str, int](), HistoryQuery(self, id)
         while True:
             answer, source = query.ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
             ran.update(answer["ran"])
@@ -264,9 +263,6 @@ class HistoryReader:
 
     # -- query ---------------------------------------------------------------------------------------
 
-    def _query(self, id: str | None) -> HistoryQuery:
-        return HistoryQuery(self._ask_archive, self._folded, id)
-
     def _ask_archive(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
         """Return a daemon's answer and its source; or None, and the problem."""
         answer = ask_archives(self._link, self._keys, about, **arguments)
@@ -286,16 +282,15 @@ class HistoryQuery:
     log answers all.
     """
 
-    def __init__(self, ask_archive: AskArchive, folded: FoldedLog, id: str | None) -> None:
-        self._ask_archive, self._folded, self._id = ask_archive, folded, id
-        self._was_answered = False
+    def __init__(self, history: HistoryReader, id: str | None) -> None:
+        self._history, self._id, self._was_answered = history, id, False
         self._answer: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None  # of the folded log
         self._source: Source  # of the last answer
 
     def ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any], Source]:
         """Return the answer, and its source. Raises ArchiveError: an archive answered, and now none does."""
         if self._answer is None:
-            answer, self._source = self._ask_archive(about, **arguments)
+            answer, self._source = self._history._ask_archive(about, **arguments)
             if answer is not None:
                 self._was_answered = True
                 return answer, self._source
@@ -303,8 +298,9 @@ class HistoryQuery:
                 after = arguments.get("after")
                 remedy = "ask again" if after is None else f"the search continues after cursor {after}"
                 raise ArchiveError(f"{self._source.problem}; {remedy}")
-            fold = self._folded.fold(self._id, is_searched=about == "search")
-            self._answer, self._source = partial(self._folded.answer, fold), self._source.of_log(fold.first, fold.last)
+            folded = self._history._folded
+            fold = folded.fold(self._id, is_searched=about == "search")
+            self._answer, self._source = partial(folded.answer, fold), self._source.of_log(fold.first, fold.last)
         return self._answer(about, arguments), self._source
 
 
