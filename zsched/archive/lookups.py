@@ -130,21 +130,23 @@ def _numbers_with(history: History, facets: Facets) -> Iterator[int]:
 
 
 def ran(
-    history: ScheduleHistory, id: str, start_ms: int, end_ms: int, behind_n: int = 0, clock: Clock | None = None
-) -> tuple[list[int], int | None]:
+    history: ScheduleHistory, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int],
+    clock: Clock | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """
-    Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, ascending, from the entries after number
-    *behind_n*; and the number of the last entry read, None at the end.
+    Return occurrences of schedule *id* in [start_ms, end_ms) that ran, found in a part of the history. ``read_to`` is
+    how far this archive, ``by``, was read (None: to its end). The asker passes it back in the next question, with the
+    values of other archives.
     """
     clock = clock or SystemClock()
     until_ms, found = clock.monotonic_ms() + _RAN_MS, set[int]()
-    first_n = max(behind_n + 1, history.first_since(start_ms * 1000))
+    first_n = max(read_to.get(history.id, 0) + 1, history.first_since(start_ms * 1000))
     for n, entry in history.entries(id, first_n, kinds=_TELLING, is_forwards=True):
         times = map(ran_at, history.changes_in(entry, id))
         found.update(ms for ms in times if ms is not None and start_ms <= ms < end_ms)
         if clock.monotonic_ms() >= until_ms or len(found) >= _MOST_RAN:
-            return sorted(found), n
-    return sorted(found), None
+            return {"ran": found, "by": history.id, "read_to": n}
+    return {"ran": found, "by": history.id, "read_to": None}
 
 
 def find_suppressed(history: History, since_us: int, behind_n: int | None) -> tuple[list[Change], int]:

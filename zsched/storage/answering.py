@@ -113,18 +113,6 @@ def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
     return {"record": original_of(history, run_id)}
 
 
-def _ran_between(
-    history: ScheduleHistory, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]
-) -> dict[str, Any]:
-    """
-    Return occurrences of a schedule that ran, found in a part of the history. ``read_to`` is how far this archive,
-    ``by``, was read (None: to its end). The asker passes it back in the next question, with the values of other
-    archives.
-    """
-    times_ms, end_n = ran(history, id, start_ms, end_ms, read_to.get(history.id, 0))
-    return {"ran": set(times_ms), "by": history.id, "read_to": end_n}
-
-
 def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock | None = None) -> dict[str, Any]:
     """
     Return the ``effects`` of what people and programs asked for in [since_us, until_us), the newest first: what is left
@@ -253,7 +241,7 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
     "waiting": (waiting_with, {"facets": lambda value: Facets.of_texts(*value)}),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (
-        _ran_between,
+        ran,
         {"id": question_text, "start_ms": question_number, "end_ms": question_number, "read_to": _numbers},
     ),
 }
