@@ -195,7 +195,9 @@ class StateWriter:
                 self._delete(*record.key)
             return
         if record.place is Place.PAUSED and record.note is None:
-            record.note = self._note_of_pause(record.id)
+            known = self._look(record.id)
+            note = known.note if known is not None and known.place is Place.PAUSED else None
+            record.note = note or f"{self._t // 1000} {DISABLED}"
         self._forget(record.id)
         if record.place is not Place.GONE:
             self._take(record)
@@ -293,11 +295,6 @@ class StateWriter:
         self._rows[row.key] = row
         self._schedules[row.id] = row.key
         return row
-
-    def _note_of_pause(self, id: str) -> str:
-        """Return the note of a schedule that a put leaves paused: since when, and the reason."""
-        found = self._look(id)
-        return found.note if found and found.place is Place.PAUSED and found.note else f"{self._t // 1000} {DISABLED}"
 
     def _open(self, id: str, run: str, note: str | None) -> None:
         """Fire a one-shot: its row becomes its run's."""

@@ -24,7 +24,7 @@ from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.kinds import changes, kinds_telling, leaders_kinds, narrowed, parse
 from zsched.core.log.lives import TermEntry
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.lateness import is_late
+from zsched.core.occurrences.lateness import LATE_MS
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run_id import suffix_of
 
@@ -127,7 +127,7 @@ class ScheduleHistory(Protocol):
         Return *push* of entry number *n*; if it was late, with the time of the last entry before that put, resumed or
         moved its schedule when its due time had passed (``ready_us``).
         """
-        if not is_late(push):
+        if push.what is not What.FIRED or (push.late_ms or 0.0) <= LATE_MS:
             return push
         first_n = self.first_since((push.due_ms or 0) * 1000)
         for _, entry in self.entries(push.id, first_n, n, kinds=_MAKES_DUE):

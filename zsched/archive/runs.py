@@ -26,7 +26,7 @@ from zsched.archive.live import record_in
 from zsched.archive.lookups import places
 from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.log.kinds import KINDS, LoggedPut, kinds_telling, logged_put, parse
+from zsched.core.log.kinds import KINDS, LoggedPut, kinds_telling, parse
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change, is_push, record_key_of, run_that_ended
 from zsched.core.occurrences.outcomes import What
@@ -177,8 +177,8 @@ def puts_of(history: ScheduleHistory, id: str, wanted: Collection[str]) -> list[
     """
     missing, found = set(wanted), list[LoggedPut]()
     for _, entry in history.entries(id, kinds=_KINDS, most=_PUTS_AMONG):
-        with suppress(UnknownEntry):
-            if (put := logged_put(entry, id, history.run_suffix)) is not None:
+        with suppress(UnknownEntry), parse(entry, history.run_suffix) as parsed:
+            if (put := parsed.logged_put(id)) is not None:
                 found.append(put)
                 if put.entry not in missing and not missing:
                     break

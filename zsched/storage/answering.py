@@ -84,7 +84,7 @@ def _story_of(history: ScheduleHistory, *, id: str, newest: int, is_limited: boo
     Return the changes of one schedule, with the leaders before late ones, as in ``Chronicle``. *is_limited*: its first
     put, too, is needed with what limits are about.
     """
-    found, left_out = history.of_schedule(id, _bounded(newest))
+    found, left_out = history.of_schedule(id, max(1, min(newest, _MOST)))
     found = with_definitions(found, partial(puts_of, history, id), has_first=is_limited and not left_out)
     return {"changes": [_with_leaders(history, change) for change in found], "left_out": left_out}
 
@@ -94,7 +94,7 @@ def _searched(history: History, *, wanted: Wanted, after: str | None) -> dict[st
     Return a part of a search: its hits, and the cursor ``after`` which the asker continues (None: it is over), with the
     time ``reached_us`` there.
     """
-    return Search(history, replace(wanted, limit=_bounded(wanted.limit))).next_part(after)._asdict()
+    return Search(history, replace(wanted, limit=max(1, min(wanted.limit, _MOST)))).next_part(after)._asdict()
 
 
 def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:
@@ -195,10 +195,6 @@ def _with_leaders(history: ScheduleHistory, change: Change) -> Change:
 
 
 # -- questions: each topic with its answer, and what reads its arguments from JSON. Raises NOT_UNDERSTOOD -------------
-
-
-def _bounded(limit: int) -> int:
-    return max(1, min(limit, _MOST))
 
 
 def _maybe(read: Callable[[Any], T]) -> Callable[[Any], T | None]:

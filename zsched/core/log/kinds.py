@@ -373,12 +373,6 @@ def narrowed(entry: Entry, id: str) -> Entry:
     return entry if kind is None else kind(entry).narrowed(id)
 
 
-def logged_put(entry: Entry, id: str, run_suffix: str = "") -> LoggedPut | None:
-    """Return the record of schedule *id* in *entry*, or None. Raises as ``changes``."""
-    with parse(entry, run_suffix) as parsed:
-        return parsed.logged_put(id)
-
-
 def touches(entry: Entry, run_suffix: str) -> Iterator[tuple[Key, int]]:
     """
     Yield the keys that *entry* changed, each with the time in µs; of a restored row, the time of the change that it
