@@ -101,7 +101,7 @@ def tell(
     """
     teller, changes = _Teller(chronicle, tz, stalled, hindrance, schedule), chronicle.changes
     own = of_run(run_id, changes) if run_id else changes
-    lines = in_order(teller.lines_of(own) if run_id else teller.lines(), attempt_lines(own, runs, teller.tz))
+    lines = in_order(teller.lines(own if run_id else None), attempt_lines(own, runs, teller.tz))
     is_known = bool(own) or (schedule is not None and not run_id)
     if run_id:
         verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
@@ -158,21 +158,18 @@ class _Teller:
         was = next((zone for until_us, zone in self._zones if change.at_us < until_us), self.tz)
         return sentence(change, "UTC" if was == "-" else was, self._context(change))
 
-    def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield a line per change, and one for left out changes."""
-        changes, left_out = self._chronicle.changes, self._chronicle.left_out
+    def lines(self, own: Sequence[Change] | None = None) -> Iterator[tuple[int, str]]:
+        """
+        Yield a line per change, and one for left out changes; or a line for each of *own*, some of the changes. The
+        context comes from all changes.
+        """
+        changes, left_out = self._chronicle.changes, self._chronicle.left_out if own is None else 0
         first = [change for change in changes if left_out and change.entry == changes[0].entry]
-        for change in (*told_together(first), *told_together(changes[len(first) :])):
+        for change in changes if own is not None else (*told_together(first), *told_together(changes[len(first) :])):
             if left_out and change.entry != changes[0].entry:
                 yield change.at_us // 1000, f"… {left_out:,} more changes lie before this …"
                 left_out = 0
-            yield change.at_us // 1000, self._sentence(change)
-            self._note(change)
-
-    def lines_of(self, own: Sequence[Change]) -> Iterator[tuple[int, str]]:
-        """Yield a line for each of *own*, some of the changes; the context comes from all changes."""
-        for change in self._chronicle.changes:
-            if change in own:
+            if own is None or change in own:
                 yield change.at_us // 1000, self._sentence(change)
             self._note(change)
 
