@@ -115,6 +115,4 @@ def _told(run: Run, attempt: Attempt) -> str:
     start = "" if attempt.started_ms is None else f"{local_text(attempt.started_ms, _UTC, has_ms=True)}  "
     if attempt.number < run.attempt or run.status in (RunStatus.FAILED, RunStatus.LOST):
         return start + attempt_text(attempt, _UTC)
-    took = "" if attempt.duration_ms is None else f" after {rough_duration(attempt.duration_ms)}"
-    by = f" on worker {attempt.worker}" if attempt.worker else ""
-    return f"{start}attempt {attempt.number} {run.status}{took}{by}"
+    return start + attempt_text(attempt._replace(error="", next_ms=None), _UTC, run.status)

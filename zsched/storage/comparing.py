@@ -25,6 +25,7 @@ from zsched.core.options.forms import ValueType
 from zsched.core.options.revision import is_same, options_of
 from zsched.core.options.table import options_taking
 from zsched.core.runs.job import SIGNATURE_FIELD
+from zsched.core.story.sentences import shortened
 from zsched.core.toml import toml_text
 from zsched.core.triggers.trigger import RULES
 from zsched.core.triggers.zones import shown_zone
@@ -158,7 +159,8 @@ class OptionChange(NamedTuple):
 
     def text(self) -> str:
         """Return a line for people: ``cron: 0 9 * * * → 0 10 * * *``."""
-        return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
+        old, new = ("-" if one is None else shortened(one, _SHOWN) for one in (self.old, self.new))
+        return f"{self.option}: {old} → {new}"
 
 
 def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
@@ -215,9 +217,3 @@ def _shown(value: Any) -> str | None:
     with suppress(TypeError, ValueError, RecursionError):
         return json.dumps(value, ensure_ascii=False)
     return repr(value)
-
-
-def _cut(text: str | None) -> str:
-    if text is None:
-        return "-"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

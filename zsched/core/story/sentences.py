@@ -281,12 +281,12 @@ def _at(ms: int | None, tz: str) -> str:
 # -- attempts -----------------------------------------------------------------------------------------
 
 
-def attempt_text(attempt: Attempt, tz: str) -> str:
+def attempt_text(attempt: Attempt, tz: str, ended: str = "") -> str:
     """Return the outcome of an attempt: ``attempt 1 failed after 0.2 s on worker w: ValueError: no; next try at …``."""
     took = "" if attempt.duration_ms is None else f" after {rough_duration(attempt.duration_ms)}"
     by = f" on worker {attempt.worker}" if attempt.worker else ""
     error = f": {shortened(attempt.error)}" if attempt.error else ""
-    ended = "failed" if attempt.ended_ms is not None else "was lost"
+    ended = ended or ("failed" if attempt.ended_ms is not None else "was lost")
     if (next_ms := attempt.next_ms) is None:
         then = ""
     elif attempt.ended_ms is None or next_ms <= attempt.ended_ms:
