@@ -54,9 +54,6 @@ class Archive:
         self.path, self.namespace = path, namespace
         self._keeps_args, self._suffix = keep_args, suffix_of(namespace)
         self._check: Check | None = None
-        self._open()
-
-    def _open(self) -> None:
         with ExitStack() as undo:
             self._lock = Lock(self.path)
             undo.callback(self._lock.release)
