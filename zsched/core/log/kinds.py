@@ -206,13 +206,10 @@ class ParsedEntry:
     def logged_put(self, id: str) -> LoggedPut | None:
         """Return the record of schedule *id*, not of its runs."""
         for number, (owner, _) in enumerate(self.owners()):
-            if owner == id and self.has_schedule(number):
-                return LoggedPut(self.entry.position.id, self.record_of(number), self.replaces(number))
+            record = self.record_of(number) if owner == id else None
+            if record is not None and record.is_schedule and record.place is not Place.GONE:
+                return LoggedPut(self.entry.position.id, record, self.replaces(number))
         return None
-
-    def has_schedule(self, number: int) -> bool:
-        """Return True if the record in row *number* is of a schedule, False if it is of a run."""
-        return True
 
     def replaces(self, number: int) -> bool:
         """Return True if row *number* is a put of a schedule that existed before."""
@@ -315,10 +312,6 @@ class RecordsEntry(ParsedEntry, kind=""):
 
     def owners(self) -> Sequence[Key]:
         return [record.key for _, record in self.found]
-
-    def has_schedule(self, number: int) -> bool:
-        record = self.record_of(number)
-        return record.is_schedule and record.place is not Place.GONE
 
     def payloads(self) -> Mapping[int, int]:
         named = ((number, at, list(record.job[::2])) for number, (at, record) in enumerate(self.found))
