@@ -15,7 +15,7 @@ Threads and greenlets may share it: they read the log at the same time, and fold
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from zsched.core.entry import Entry, Position, any_milliseconds
 from zsched.core.log.kinds import is_leaders, narrowed
@@ -26,6 +26,8 @@ from zsched.storage.log import Log
 
 if TYPE_CHECKING:
     from zsched.archive.temporary import LogEnd, TemporaryArchive
+
+    Fold = TemporaryArchive | LogEnd
 
 _ROWS: Final = 20_000  # in one fold
 _ROW_BYTES: Final = 2048  # a larger row counts as several: a fold has 40 MiB at most
@@ -40,7 +42,7 @@ class FoldedLog:
         self._link, self._namespace, self._log = link, keys.namespace, Log(link, keys)
         self._kept: TemporaryArchive | None = None
 
-    def fold(self, id: str | None, *, is_searched: bool = True) -> TemporaryArchive | LogEnd:
+    def fold(self, id: str | None, *, is_searched: bool = True) -> Fold:
         """
         Fold the log's end; with *id*, the part about that schedule may do. Not *is_searched*: so may its history alone.
         """
@@ -56,12 +58,6 @@ class FoldedLog:
                 return archive
         end, _ = self._read(id, None)
         return self._link.compute(folded, end, None) if is_searched else end
-
-    def answer(self, fold: TemporaryArchive | LogEnd, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a fold to a question, as a daemon's archive gives it."""
-        from zsched.storage.answering import answer_from
-
-        return self._link.compute(answer_from, fold.history(), about, arguments)
 
     def _read(self, id: str | None, known: Position | None) -> tuple[LogEnd, bool]:
         """Read the log backwards to the entry *known*, or as far as the bounds allow. Return True if that was there."""

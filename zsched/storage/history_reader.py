@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
@@ -34,6 +33,9 @@ from zsched.storage.log import Log
 from zsched.storage.questions import ask_archives
 from zsched.storage.queues import registered_queues, suspended, unheard
 from zsched.storage.workers import slot_holders
+
+if TYPE_CHECKING:
+    from zsched.storage.folded import Fold
 
 T = TypeVar("T")
 MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
@@ -284,12 +286,12 @@ class HistoryQuery:
 
     def __init__(self, history: HistoryReader, id: str | None) -> None:
         self._history, self._id, self._was_answered = history, id, False
-        self._answer: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None  # of the folded log
+        self._fold: Fold | None = None
         self._source: Source  # of the last answer
 
     def ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any], Source]:
         """Return the answer, and its source. Raises ArchiveError: an archive answered, and now none does."""
-        if self._answer is None:
+        if self._fold is None:
             answer, self._source = self._history._ask_archive(about, **arguments)
             if answer is not None:
                 self._was_answered = True
@@ -298,10 +300,11 @@ class HistoryQuery:
                 after = arguments.get("after")
                 remedy = "ask again" if after is None else f"the search continues after cursor {after}"
                 raise ArchiveError(f"{self._source.problem}; {remedy}")
-            folded = self._history._folded
-            fold = folded.fold(self._id, is_searched=about == "search")
-            self._answer, self._source = partial(folded.answer, fold), self._source.of_log(fold.first, fold.last)
-        return self._answer(about, arguments), self._source
+            self._fold = self._history._folded.fold(self._id, is_searched=about == "search")
+            self._source = self._source.of_log(self._fold.first, self._fold.last)
+        from zsched.storage.answering import answer_from  # most clients fold nothing
+
+        return self._history._link.compute(answer_from, self._fold.history(), about, arguments), self._source
 
 
 def understood(answer: dict[str, Any]) -> dict[str, Any]:
