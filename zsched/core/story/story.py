@@ -204,16 +204,11 @@ class _Teller:
             state = on_schedule(schedule, now_ms, self.tz, self._hindrance)
             return state.after(f"run {run_id} of schedule {id} was not pushed")
         again = " again" if any(map(is_push, own)) else ""
-        verdict = self._of_change(own[-1], is_there=schedule is not None)
+        verdict = on_change(own[-1], self._sentence(own[-1]), is_there=self.is_there)
         return verdict.after(f"run {run_id} of schedule {id} was not pushed{again}")
 
     def _of_run(self, run: Run) -> StoryVerdict:
-        stalled = self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None
-        return on_run(run, self.tz, stalled, is_there=self.is_there)
-
-    def _of_change(self, change: Change, *, is_there: bool) -> StoryVerdict:
-        """Return the verdict on a schedule or an occurrence that ended with *change*, without a run."""
-        return on_change(change, self._sentence(change), is_there=is_there)
+        return on_run(run, self.tz, self._stalled.get(run.queue), is_there=self.is_there)
 
     def _open(self, runs: Sequence[Run]) -> str:
         """Return the state in RQ of the run that was pushed last, and the number of others."""
@@ -230,7 +225,7 @@ class _Teller:
         newest = _newest(self._chronicle)
         if newest is None or newest.what in _HAS_RUN:
             return None
-        verdict = self._of_change(newest, is_there=True)
+        verdict = on_change(newest, self._sentence(newest), is_there=True)
         if (id := in_the_way(self._chronicle)) is None:
             return verdict
         open = [run for run in runs if not run.is_over]
@@ -272,7 +267,7 @@ class _Teller:
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
         last = next((change for change in reversed(changes) if change.what not in OF_RUNS), changes[-1])
         if last.what not in _HAS_RUN:
-            verdict = self._of_change(last, is_there=False)
+            verdict = on_change(last, self._sentence(last), is_there=False)
             return verdict.after(f"its {self._open(runs)}") if runs else verdict
         if (run := (ends | {run.id: run for run in runs}).get(last.run_id)) is None:
             text = f"run {last.run_id} was pushed; its end is not recorded yet"
