@@ -35,7 +35,7 @@ _MAKES_DUE: Final = kinds_telling(What.PUT, What.RESUMED, What.REPLANNED)
 
 class ScheduleHistory(Protocol):
     """
-    What happened to a schedule, by the entries of a log about it, numbered in their order. *id* names the source.
+    The history of a schedule, by the entries of a log about it, numbered in their order. *id* names the log's source.
     ``run_suffix``: the namespace's part of run ids.
     """
 
