@@ -49,21 +49,17 @@ class TemporaryArchive:
         with self._lock, self._db:
             known = (-1, -1) if self.last is None else self.last.order
             self._db.execute("BEGIN")
-            for entry in end.parts:
-                if entry.position.order > known:
-                    self._add(entry)
+            for entry in (entry for entry in end.parts if entry.position.order > known):
+                self._n += 1
+                ids: Sequence[str] = ()
+                with suppress(UnknownEntry):  # it is kept raw
+                    ids = self._fold.add(self._n, entry)
+                self._db.execute(body.INSERT, body.history_row(self._n, entry, body.pack(entry.texts_to_keep)))
+                touched = ((crc32(id.encode()), self._n) for id in ids)
+                self.rows += self._db.executemany("INSERT OR IGNORE INTO touch VALUES (0, ?, ?)", touched).rowcount
             self._fold.flush()
             if end.last is not None and end.last.order > known:
                 self.last = end.last
-
-    def _add(self, entry: Entry) -> None:
-        self._n += 1
-        ids: Sequence[str] = ()
-        with suppress(UnknownEntry):  # it is kept raw
-            ids = self._fold.add(self._n, entry)
-        self._db.execute(body.INSERT, body.history_row(self._n, entry, body.pack(entry.texts_to_keep)))
-        touched = ((crc32(id.encode()), self._n) for id in ids)
-        self.rows += self._db.executemany("INSERT OR IGNORE INTO touch VALUES (0, ?, ?)", touched).rowcount
 
     @contextmanager
     def history(self) -> Iterator[History]:
