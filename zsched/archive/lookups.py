@@ -23,7 +23,7 @@ from zsched.archive.body import entry_of
 from zsched.archive.history import ENTRY, History, ScheduleHistory
 from zsched.archive.index import asked_by, key_of
 from zsched.archive.schema import POSTING_BITS
-from zsched.core.clock import Clock, SystemClock
+from zsched.core.clock import SYSTEM, Clock
 from zsched.core.entry import Entry
 from zsched.core.facets import Facets
 from zsched.core.log.fires import AdvanceEntry
@@ -49,14 +49,13 @@ _DUPLICATES: Final = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = '{AdvanceEntry.
 
 def log_search(
     history: History, *, by: str | None, id: str | None, what: What | None, limit: int, until_us: int | None = None,
-    is_all: bool = False, clock: Clock | None = None,
+    is_all: bool = False, clock: Clock = SYSTEM,
 ) -> dict[str, Any]:  # fmt: skip
     """
     Return the newest *limit* ``entries`` of the log before *until_us* that *by* asked for (None: anybody), and that
     have a change of schedule *id* of the kind *what*; *is_all*: that nobody asked for, too. ``reached_us``: the time of
     the oldest one that was looked at, if there may be more.
     """
-    clock = clock or SystemClock()
     found, until_ms = list[Entry](), clock.monotonic_ms() + _LOOKED_FOR_MS
     last_n = history.last_n if until_us is None else history.first_since(until_us) - 1
     for n in range(last_n, 0, -1) if is_all else _numbers(history, last_n, by, id, what):
@@ -98,12 +97,11 @@ def _is_wanted(history: History, entry: Entry, by: str | None, id: str | None, w
     return (what is None and id is None) or any(what in (None, one.what) for one in history.changes_in(entry, id))
 
 
-def waiting_with(history: History, *, facets: Facets, clock: Clock | None = None) -> dict[str, Any]:
+def waiting_with(history: History, *, facets: Facets, clock: Clock = SYSTEM) -> dict[str, Any]:
     """
     Return ``waiting``: due time in ms (None: no time) and id of the schedules in the state with *facets*, which have an
     owner, a name or a tag. None: the state is incomplete, or it takes too long.
     """
-    clock = clock or SystemClock()
     until_ms = clock.monotonic_ms() + _LABELS_MS
     found = list[tuple[int | None, str]]()
     if not history.has_whole_state or not facets.labels():
@@ -130,15 +128,13 @@ def _numbers_with(history: History, facets: Facets) -> Iterator[int]:
 
 
 def ran(
-    history: ScheduleHistory, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int],
-    clock: Clock | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    history: ScheduleHistory, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int], clock: Clock = SYSTEM
+) -> dict[str, Any]:
     """
     Return occurrences of schedule *id* in [start_ms, end_ms) that ran, found in a part of the history. ``read_to`` is
     how far this archive, ``by``, was read (None: to its end). The asker passes it back in the next question, with the
     values of other archives.
     """
-    clock = clock or SystemClock()
     until_ms, found = clock.monotonic_ms() + _RAN_MS, set[int]()
     first_n = max(read_to.get(history.id, 0) + 1, history.first_since(start_ms * 1000))
     for n, entry in history.entries(id, first_n, kinds=_TELLING, is_forwards=True):

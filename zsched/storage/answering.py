@@ -22,7 +22,7 @@ from zsched.archive.index import asked_by
 from zsched.archive.lookups import log_search, places, ran, waiting_with
 from zsched.archive.runs import original_of, puts_of
 from zsched.archive.search import Search
-from zsched.core.clock import Clock, SystemClock
+from zsched.core.clock import SYSTEM, Clock
 from zsched.core.entry import Entry, Position
 from zsched.core.facets import Facets, question_number, question_text
 from zsched.core.log.kinds import parse
@@ -113,13 +113,12 @@ def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
     return {"record": original_of(history, run_id)}
 
 
-def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock | None = None) -> dict[str, Any]:
+def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock = SYSTEM) -> dict[str, Any]:
     """
     Return the ``effects`` of what people and programs asked for in [since_us, until_us), the newest first: what is left
     of the changes to each schedule, equal ones together. Terms of leaders and calendars are effects without an id. For
     400 ms it looks back: before ``reached_us`` there may be more. There are as many ``more``.
     """
-    clock = clock or SystemClock()
     first_n, end_n = history.first_since(since_us), history.first_since(until_us)
     asked, puts, is_old = dict[str, list[Change]](), dict[str, str](), dict[str, bool]()
     found = dict[tuple[str, str], list[tuple[int, int, str]]]()
