@@ -81,6 +81,9 @@ class Search:
         self._history, self._db, self._wanted = history, history.db, wanted
         self._clock, self._between = clock or SystemClock(), between
         self._runs = PushedRuns(history)
+        # The SQL condition for entries with a wanted id, and its argument.
+        literal = [wanted.literal.encode()] if wanted.literal else []
+        self._has, self._literal = "AND has(body, ?)" if literal else "", literal
         self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
 
     def next_part(self, after_part: str | None = None) -> SearchPart:
@@ -179,12 +182,11 @@ class Search:
 
     def _all(self) -> Iterator[int]:
         first = self._db.execute("SELECT min(n) FROM entry").fetchone()[0] or 1
-        has, literal = self._literal()
-        query = f"SELECT n FROM entry WHERE n >= ? AND n <= ? AND {_TOLD} {has} ORDER BY n DESC"
+        query = f"SELECT n FROM entry WHERE n >= ? AND n <= ? AND {_TOLD} {self._has} ORDER BY n DESC"
         for low, high in self._ranges:
             for end in range(high, max(low, first) - 1, -_WINDOW):
                 begin = max(end - _WINDOW + 1, low, first)
-                yield from (n for (n,) in self._db.execute(query, (begin, end, *literal)))
+                yield from (n for (n,) in self._db.execute(query, (begin, end, *self._literal)))
                 yield -begin
 
     def _posted(self, top_n: int, bottom_n: int) -> Iterator[int]:
@@ -218,13 +220,12 @@ class Search:
 
     def _in_blocks(self, blocks: Sequence[int]) -> Iterator[int]:
         """Yield the entries with outcomes in *blocks* that have the wanted facets."""
-        has, literal = self._literal()
         query = (
             "SELECT facet.n, facet.body, facet.sum FROM facet JOIN entry USING (n) WHERE n >= ? AND n < ?"
-            f" AND {_TOLD.replace('kind', 'entry.kind')} {has.replace('body', 'entry.body')} ORDER BY n DESC"
+            f" AND {_TOLD.replace('kind', 'entry.kind')} {self._has.replace('body', 'entry.body')} ORDER BY n DESC"
         )
         for block in blocks:
-            for row in self._db.execute(query, (block << BLOCK_BITS, (block + 1) << BLOCK_BITS, *literal)):
+            for row in self._db.execute(query, (block << BLOCK_BITS, (block + 1) << BLOCK_BITS, *self._literal)):
                 if self._is_about(facets_in(row)):
                     yield row[0]
             yield -(block << BLOCK_BITS)
@@ -236,17 +237,11 @@ class Search:
     def _is_about(self, facets: FacetsOfRows) -> bool:
         return any(one.has(self._wanted.facets) or one == NO_FACETS for one in facets.distinct)
 
-    def _literal(self) -> tuple[str, tuple[bytes, ...]]:
-        """Return the SQL condition for entries with a wanted id, and its argument."""
-        literal = self._wanted.literal
-        return ("AND has(body, ?)", (literal.encode(),)) if literal else ("", ())
-
     # -- hits in an entry ---------------------------------------------------------------------------
 
     def _hits(self, n: int, before_row: int | None) -> Iterator[tuple[Change | None, SearchCursor]]:
         """Yield the hits in entry *n*, the last first; before row *before_row* if given. None: a row without a hit."""
-        has, literal = self._literal()
-        row = self._db.execute(f"{ENTRY} WHERE n = ? {has}", (n, *literal)).fetchone()
+        row = self._db.execute(f"{ENTRY} WHERE n = ? {self._has}", (n, *self._literal)).fetchone()
         if row is None:  # deleted by age, or without a wanted id
             return
         entry = body.entry_of(row)
