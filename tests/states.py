@@ -30,7 +30,13 @@ def held_by(wire: Wire, keys: Keys) -> State:
 
 def archived_by(archive: Archive) -> State:
     """Return the state in *archive*."""
-    return {(row.id, row.run): told(row) for row in archive.state()}
+    return {(row.id, row.run): told(row) for row in state_of(archive)}
+
+
+def state_of(archive: Archive) -> list[Record]:
+    """Return every schedule with a place and every open run in *archive*, by id, with all fields."""
+    rows = [row for one in archive.recall().known_all() for row in (one.schedule, *one.runs) if row is not None]
+    return sorted((row.whole() for row in rows), key=lambda row: row.key)
 
 
 def told(record: Record) -> tuple[Any, ...]:

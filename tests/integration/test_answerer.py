@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
-from zsched.storage.questions import Inbox, Question, Questions
+from zsched.storage.questions import Inbox, Question, ask_archives
 from zsched.storage.server import Server
 
 KEYS = Keys("default")
@@ -93,9 +94,9 @@ def test_a_malformed_question_is_ignored(daemon: DaemonThread, client: Client, r
 
 def test_an_unknown_question_is_answered_with_an_error(daemon: DaemonThread, client: Client, link: Link) -> None:
     client.schedule(FUNC, id="a", after=3600)
-    questions = Questions(link, KEYS)
+    ask = partial(ask_archives, link, KEYS)
 
-    answers = [(about, questions.ask(about, **arguments)) for about, arguments in NOT_UNDERSTOOD]
+    answers = [(about, ask(about, **arguments)) for about, arguments in NOT_UNDERSTOOD]
 
     assert [] == [(about, answer) for about, answer in answers if about not in (answer or {}).get("error", "")]
     assert client.why("a").source.archive is not None
@@ -104,12 +105,12 @@ def test_an_unknown_question_is_answered_with_an_error(daemon: DaemonThread, cli
 def test_an_answer_is_limited_in_size(daemon: DaemonThread, client: Client, link: Link) -> None:
     for _ in range(120):
         client.enqueue(FUNC)
-    questions = Questions(link, KEYS)
+    ask = partial(ask_archives, link, KEYS)
     wanted = Wanted(frozenset(OUTCOMES), frozenset(), -1)
 
-    entries = questions.ask("entries", since_us=0, behind=None, limit=10**6)
-    none = questions.ask("entries", since_us=0, behind=None, limit=-1)
-    few = questions.ask("search", wanted=wanted, after=None)
+    entries = ask("entries", since_us=0, behind=None, limit=10**6)
+    none = ask("entries", since_us=0, behind=None, limit=-1)
+    few = ask("search", wanted=wanted, after=None)
 
     assert (100, 0, 1) == (len(entries["entries"]), len(none["entries"]), len(few["occurrences"]))  # type: ignore[index]
 

@@ -14,12 +14,11 @@ from zsched import AsyncClient, Client
 from zsched.core.entry import Entry
 from zsched.core.runs.run import Run, RunStatus
 from zsched.errors import ArchiveError
-from zsched.storage import answering, folded
+from zsched.storage import answering, folded, history_reader
 from zsched.storage.connection import Link
 from zsched.storage.folded import FoldedLog
 from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import Keys
-from zsched.storage.questions import Questions
 
 KEYS = Keys("default")
 DUE_MS = T_US // 1000 + 4000
@@ -198,7 +197,7 @@ def test_a_search_that_an_archive_began_does_not_continue_in_the_log(
     source = {"archive": "host:/a.db", "complete_since": "start", "as_of": "0-1"}
     part = {"source": source, "occurrences": [], "after": "1-2-3-4-5", "reached_us": 7}
     answers = iter([part, {"error": "no archive answered within 2 s"}])
-    monkeypatch.setattr(Questions, "ask", lambda *_, **__: next(answers))
+    monkeypatch.setattr(history_reader, "ask_archives", lambda *_, **__: next(answers))
 
     with pytest.raises(ArchiveError, match="within 2 s; the search continues after cursor 1-2-3-4-5"):
         client.history()

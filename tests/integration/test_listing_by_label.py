@@ -10,9 +10,10 @@ from tests.builders.daemons import DaemonThread
 from tests.integration.client.calls import HOUR, SOON, ids
 from zsched import Client, RedisRefused
 from zsched.core.model import Schedule
+from zsched.storage import questions
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.questions import Questions
+from zsched.storage.questions import ask_archives
 from zsched.storage.reader import Reader
 
 KEYS = Keys("default")
@@ -111,15 +112,15 @@ def test_a_listing_by_tag_reads_all_if_the_answer_of_an_archive_is_late_unreadab
     daemon: DaemonThread, client: Client, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.schedule("app.task", id="a", at=SOON, tags=["t"])
-    late = Questions(link, KEYS).ask("waiting", facets=["", "", "", ["t"], "", False])
+    late = ask_archives(link, KEYS, "waiting", facets=["", "", "", ["t"], "", False])
     client.schedule("app.task", id="b", at=SOON, tags=["t"])
     new = {"source": late["source"] | {"as_of_us": 10**17}}
     unreadable = [{}, {"waiting": 7}, {"waiting": [["x", "a"]]}, {"waiting": None}, {"waiting": [[1]]}]
 
     for answer in (late, *(new | one for one in unreadable)):
-        monkeypatch.setattr(Questions, "ask", lambda *_, told=answer, **__: told)
+        monkeypatch.setattr(questions, "ask_archives", lambda *_, told=answer, **__: told)
         assert ["a", "b"] == ids(client.list(tag="t"))
-    monkeypatch.setattr(Questions, "ask", refuse)
+    monkeypatch.setattr(questions, "ask_archives", refuse)
     assert ["a", "b"] == ids(client.list(tag="t"))
-    monkeypatch.setattr(Questions, "ask", lambda *_, **__: new | late | new)
+    monkeypatch.setattr(questions, "ask_archives", lambda *_, **__: new | late | new)
     assert ["a"] == ids(client.list(tag="t"))

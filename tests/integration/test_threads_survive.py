@@ -19,7 +19,7 @@ from zsched.storage import answering
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.questions import Questions
+from zsched.storage.questions import ask_archives
 
 BUG = KeyError("a bug")
 TIMES = 3
@@ -135,7 +135,7 @@ def test_a_bug_while_answering_is_logged_and_sent_to_the_asker(
     client.schedule("app.run", id="a", after=3600)
     eventually(Archivers(link, KEYS).alive)
 
-    answers = [Questions(link, KEYS).ask("schedule", id="a", newest=3, is_limited=False) for _ in range(TIMES)]
+    answers = [ask_archives(link, KEYS, "schedule", id="a", newest=3, is_limited=False) for _ in range(TIMES)]
 
     assert [] == [answer for answer in answers if "failed to answer 'schedule'" not in answer.get("error", "")]
     assert client.why("a").source.archive is not None

@@ -232,7 +232,7 @@ def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Namespace) -> N
 
     assert str(new_ms) == late.places()["r"].split()[-1]
     assert new_ms == late.fire().next_ms
-    late.pass_time(HOUR_MS)
+    late.pass_until(new_ms)
     [row] = late.fire().recurring
     late.advance((row, new_ms, new_ms + HOUR_MS))
     assert {"r": f"normal {new_ms + HOUR_MS}"} == late.places()

@@ -54,9 +54,6 @@ class Archive:
         self.path, self.namespace = path, namespace
         self._keeps_args, self._suffix = keep_args, suffix_of(namespace)
         self._check: Check | None = None
-        self._open()
-
-    def _open(self) -> None:
         with ExitStack() as undo:
             self._lock = Lock(self.path)
             undo.callback(self._lock.release)
@@ -191,7 +188,9 @@ class Archive:
         entry = ScanEntry.entry_of(rows, at)
         with converted(self.path):
             n = self._insert(entry, [row.id for row in rows], is_ours=True)
-            self._fold.found(n, entry, at)
+            self._fold.add(n, entry)
+            if any(row.is_schedule for row in rows):
+                self._fold.scanned_to = max(self._fold.scanned_to, at.order)
             self._flush()
 
     def end_bootstrap(self, complete_since: str) -> None:
@@ -231,13 +230,6 @@ class Archive:
         self._start_fold(self._life)
 
     # -- state ------------------------------------------------------------------------------------
-
-    def state(self) -> Iterator[Record]:
-        """Yield every schedule with a place and every open run, by id."""
-        query, recall = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run", self.recall()
-        with converted(self.path):
-            for row in self._db.execute(query, (self._life,)):
-                yield recall.record(row).whole()
 
     def recall(self) -> Recall:
         """Return the archive's knowledge, for a comparison with Redis; it is valid until the next change."""
@@ -316,20 +308,20 @@ class Archive:
         with converted(self.path):
             for entry in entries:
                 n = number_of(self._db, entry.position) if self.is_bootstrapping else None
+                touched: Sequence[str] = ()
+                is_known, is_old = True, n is not None
                 try:
-                    if is_folded:
-                        touched = self._fold.add(n or self._n + 1, entry, is_indexed=n is not None)
-                    else:
-                        touched = self._fold.pass_by(self._n + 1, entry) if n is None else []
+                    if is_folded or not is_old:
+                        number = n or self._n + 1
+                        touched = self._fold.add(number, entry, is_indexed=is_old, is_passed=not is_folded)
                 except UnknownEntry as error:
                     problems.append(error)
                     is_unreadable = isinstance(error, UnreadableEntry)
                     if is_folded or not is_unreadable:  # a scanned state has the change of an entry of a known kind
                         self.unknown_entries += 1
                         self.unreadable_entries += is_unreadable
-                    touched, is_known = [], False
+                    is_known = False
                 else:
-                    is_known = True
                     self.dropped += len(self._fold.dropped) if is_folded else 0
                 if n is None:
                     self._insert(entry, touched, is_known=is_known)

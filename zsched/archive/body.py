@@ -19,9 +19,8 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 from zlib import crc32
 
-from zsched.core.entry import Entry, Position, Texts, reading
+from zsched.core.entry import Entry, Position, Texts
 from zsched.core.log.kinds import parse
-from zsched.core.record import RecordFields
 from zsched.errors import ArchiveCorrupt
 
 _HEAD: Final = 5  # bytes
@@ -119,13 +118,6 @@ def position_of(text: str | None) -> Position | None:
     return None if text is None else Position.parse(text)
 
 
-def fields_in(entry: Entry) -> Sequence[RecordFields]:
-    """Return the fields of the records in *entry*, row by row. Raises UnknownEntry."""
-    parsed = parse(entry)
-    with reading(entry):
-        return parsed.fields_of_records()
-
-
 def with_arguments(job: Texts, data: bytes) -> Texts:
     """Return the fields of *job* with its separate arguments."""
     at = 2 * job[::2].index(b"data") + 1
@@ -134,8 +126,8 @@ def with_arguments(job: Texts, data: bytes) -> Texts:
 
 def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:
     """Return *entry* with empty arguments, and its arguments by row."""
-    with reading(entry):
-        places = parse(entry).payloads()
+    with parse(entry) as parsed:
+        places = parsed.payloads()
     if not places:
         return entry, {}
     body = list(entry.body)

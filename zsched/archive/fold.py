@@ -18,7 +18,7 @@ from zsched.archive import live
 from zsched.archive.deadlines import DeadlineWriter
 from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import LiveRow, record_in, stored
-from zsched.core.entry import Entry, Position, reading
+from zsched.core.entry import Entry
 from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
@@ -75,7 +75,7 @@ class StateWriter:
         self._deadlines = DeadlineWriter(self._db, life, self._suffix)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
-        self._at = self._scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule
+        self._at = self.scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule
         self._n = self._t = 0  # number and time of the current entry
         self._clear()
 
@@ -88,47 +88,25 @@ class StateWriter:
         self._fired: list[tuple[int, int, Sequence[Key]]] = []  # entries of fired one-shots, their times and keys
         self._sources: dict[Key, RecordPlace] = {}  # the records of one-shots that became open
 
-    def add(self, n: int, entry: Entry, *, is_indexed: bool = False) -> Sequence[str]:
+    def add(self, n: int, entry: Entry, *, is_indexed: bool = False, is_passed: bool = False) -> Sequence[str]:
         """
         Apply *entry*, number *n* of the history; return the ids that it concerns. *is_indexed*: it is in the index
-        already.
+        already. *is_passed*: the state has all of it but missed deadlines.
 
         Raises:
             UnknownEntry: it cannot be read completely.
         """
         self.dropped = []
-        parsed = parse(entry, self._suffix)
-        self._at, self._n, self._t = entry.position.order, n, entry.position.t_us
-        with reading(entry):
+        with parse(entry, self._suffix) as parsed:
+            self._at, self._n, self._t = entry.position.order, n, entry.position.t_us
             rows = list(parsed.rows())  # parse all rows before any change
             self.dropped = list(parsed.dropped)
             if not is_indexed:
                 self._note(parsed)
             for row in rows:
-                _FOLDS[type(row)](self, row)
+                if not is_passed or isinstance(row, DeadlinesMissed):
+                    _FOLDS[type(row)](self, row)
         return touched_ids(rows)
-
-    def pass_by(self, n: int, entry: Entry) -> Sequence[str]:
-        """Return the ids that *entry* concerns; add it to the index only: the state has all but missed deadlines."""
-        parsed = parse(entry, self._suffix)
-        self._n = n
-        with reading(entry):
-            rows = list(parsed.rows())
-            self._note(parsed)
-            self._deadlines.log(key for row in rows if isinstance(row, DeadlinesMissed) for key in row.at)
-        return touched_ids(rows)
-
-    def found(self, n: int, entry: Entry, at: Position) -> None:
-        """Add the records in *entry*, number *n*, which a bootstrap read from Redis when its log ended with *at*."""
-        parsed = parse(entry, self._suffix)
-        self._n, self._t = n, at.t_us
-        self._note(parsed)
-        for number in range(len(parsed.owners())):
-            record = parsed.record_of(number)
-            if record.is_schedule:
-                self._scanned_to = max(self._scanned_to, at.order)
-            record.row, record.t_us = number, at.t_us
-            self._place(record)
 
     def flush(self) -> None:
         """Write the changes, in the caller's transaction."""
@@ -217,7 +195,9 @@ class StateWriter:
                 self._delete(*record.key)
             return
         if record.place is Place.PAUSED and record.note is None:
-            record.note = self._note_of_pause(record.id)
+            known = self._look(record.id)
+            note = known.note if known is not None and known.place is Place.PAUSED else None
+            record.note = note or f"{self._t // 1000} {DISABLED}"
         self._forget(record.id)
         if record.place is not Place.GONE:
             self._take(record)
@@ -316,11 +296,6 @@ class StateWriter:
         self._schedules[row.id] = row.key
         return row
 
-    def _note_of_pause(self, id: str) -> str:
-        """Return the note of a schedule that a put leaves paused: since when, and the reason."""
-        found = self._look(id)
-        return found.note if found and found.place is Place.PAUSED and found.note else f"{self._t // 1000} {DISABLED}"
-
     def _open(self, id: str, run: str, note: str | None) -> None:
         """Fire a one-shot: its row becomes its run's."""
         key, t = (id, run), self._t
@@ -334,7 +309,7 @@ class StateWriter:
 
     def _push(self, schedule: Record, run: str, note: str | None) -> None:
         """Fire a recurring schedule: its run gets a row."""
-        if self._at <= self._scanned_to:  # the schedule may have been put again between the push and the scan
+        if self._at <= self.scanned_to:  # the schedule may have been put again between the push and the scan
             if not self._db.execute(_HAS, (self.life, schedule.id, run)).fetchone():
                 self.unknown.add((schedule.id, run))
             return

@@ -1,6 +1,6 @@
 """
-The reader of an archive beside its writer: the changes of one schedule, and all entries. The other readers of the
-package ask it for entries: by number, or by a schedule's id.
+The history of a schedule, and the reader of an archive beside its writer. The other readers of the package ask it for
+entries: by number, or by a schedule's id.
 
 The entries of an id are found by ``touch``, segment by segment. The entry itself distinguishes two ids with the same
 CRC-32.
@@ -8,13 +8,13 @@ CRC-32.
 
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 from zlib import crc32
 
 from zsched.archive import body
@@ -24,7 +24,7 @@ from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.kinds import changes, kinds_telling, leaders_kinds, narrowed, parse
 from zsched.core.log.lives import TermEntry
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.lateness import is_late
+from zsched.core.occurrences.lateness import LATE_MS
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run_id import suffix_of
 
@@ -33,7 +33,111 @@ _OF_ID: Final = "FROM touch CROSS JOIN entry USING (n) WHERE segment = ? AND key
 _MAKES_DUE: Final = kinds_telling(What.PUT, What.RESUMED, What.REPLANNED)
 
 
-class History:
+class ScheduleHistory(Protocol):
+    """
+    The history of a schedule, by the entries of a log about it, numbered in their order. *id* names the log's source.
+    ``run_suffix``: the namespace's part of run ids.
+    """
+
+    id: str
+    run_suffix: str
+    _led: dict[int, int | None]  # by the number of a term: late occurrences of one outage share it
+
+    def entry(self, n: int) -> Entry | None:
+        """Return entry number *n*; None if it was deleted by age."""
+
+    def numbers(
+        self, id: str, first_n: int = 0, end_n: int | None = None, *, is_forwards: bool = False
+    ) -> Iterator[tuple[int, str]]:
+        """
+        Yield numbers and kinds of the entries in [first_n, end_n) that may concern schedule *id*; the newest first.
+        """
+
+    def last_of(self, kinds: Sequence[str], first_n: int, end_n: int) -> tuple[int, Entry] | None:
+        """Return the last entry of *kinds* in [first_n, end_n), with its number."""
+
+    def first_since(self, since_us: int) -> int:
+        """Return the number of the first entry with t >= *since_us*, or of the next one."""
+
+    def count(self, id: str) -> int:
+        """Count the entries that may concern schedule *id*."""
+
+    def entries(
+        self,
+        id: str,
+        first_n: int = 0,
+        end_n: int | None = None,
+        *,
+        kinds: Container[str] | None = None,
+        most: int | None = None,
+        is_forwards: bool = False,
+    ) -> Iterator[tuple[int, Entry]]:
+        """Yield the entries of ``numbers``, or the ones of *kinds* among the first *most*, with their numbers."""
+        for n, kind in islice(self.numbers(id, first_n, end_n, is_forwards=is_forwards), most):
+            if kinds is None or kind in kinds:
+                entry = self.entry(n)
+                assert entry is not None
+                yield n, entry
+
+    def changes_in(self, entry: Entry | None, id: str | None = None) -> list[Change]:
+        """Return the changes of *entry*, or those of schedule *id*; none if it cannot be read."""
+        found = list[Change]()
+        if entry is not None:
+            with suppress(UnknownEntry):
+                for change in changes(entry if id is None else narrowed(entry, id), self.run_suffix):
+                    if id in (None, change.id):
+                        found.append(change)
+        return found
+
+    def of_schedule(self, id: str, newest: int) -> tuple[list[Change], int]:
+        """
+        Return the changes of schedule *id*, in order, from its first entry and its *newest* ones, and the number of
+        left out entries between them. An archive counts two ids with one CRC-32 together.
+        """
+        late, left_out = list(islice(self.changes_of(id), newest)), 0
+        if len(late) == newest:
+            early = next(self.changes_of(id, is_forwards=True))
+            if early[0] < late[-1][0]:
+                late.append(early)
+                left_out = max(self.count(id) - len(late), 0)
+        return [self.with_ready(change, n) for n, mine in reversed(late) for change in mine], left_out
+
+    def changes_of(self, id: str, *, is_forwards: bool = False) -> Iterator[tuple[int, list[Change]]]:
+        """Yield the changes of schedule *id*, entry by entry with its number; the newest first."""
+        for n, entry in self.entries(id, is_forwards=is_forwards):
+            if mine := self.changes_in(entry, id):
+                yield n, mine
+
+    def term_between(self, since_us: int, t_us: int) -> tuple[int, int | None] | None:
+        """
+        Return the beginning of the last term that began in [since_us, t_us), and the last entry of a leader before it
+        (None: never), in µs. None if no term began then.
+        """
+        term = self.last_of([TermEntry.kind], self.first_since(since_us), self.first_since(t_us))
+        if term is None:
+            return None
+        n, began = term
+        if n not in self._led:
+            led = self.last_of(leaders_kinds(), 0, n)  # at most the term before
+            self._led[n] = led[1].position.t_us if led else None
+        return began.position.t_us, self._led[n]
+
+    def with_ready(self, push: Change, n: int) -> Change:
+        """
+        Return *push* of entry number *n*; if it was late, with the time of the last entry before that put, resumed or
+        moved its schedule when its due time had passed (``ready_us``).
+        """
+        if push.what is not What.FIRED or (push.late_ms or 0.0) <= LATE_MS:
+            return push
+        first_n = self.first_since((push.due_ms or 0) * 1000)
+        for _, entry in self.entries(push.id, first_n, n, kinds=_MAKES_DUE):
+            with suppress(UnknownEntry):
+                if push.id in parse(entry, self.run_suffix).made_due():
+                    return replace(push, ready_us=entry.position.t_us)
+        return push
+
+
+class History(ScheduleHistory):
     """
     The archive at *path*, read-only, inside the block. Another process or thread may write it. *db*: its connection, if
     it is in memory; its writer waits. ``life``: the number of its state; ``is_bootstrapping``: a bootstrap reads the
@@ -47,7 +151,7 @@ class History:
         self.path, self._in_memory = path, db
 
     def __enter__(self) -> Self:
-        self._led: dict[int, int | None] = {}  # by the number of a term: late occurrences of one outage share it
+        self._led = {}
         with ExitStack() as undo:
             undo.enter_context(converted(self.path))
             self.db = self._in_memory or connect_to_read(self.path)
@@ -89,32 +193,18 @@ class History:
         for segment in some if is_forwards else reversed(some):
             yield from self.db.execute(query, (segment, key, first_n, end_n))
 
-    def entries(
-        self,
-        id: str,
-        first_n: int = 0,
-        end_n: int | None = None,
-        *,
-        kinds: Container[str] | None = None,
-        most: int | None = None,
-        is_forwards: bool = False,
-    ) -> Iterator[tuple[int, Entry]]:
-        """Yield the entries of ``numbers``, or the ones of *kinds* among the first *most*, with their numbers."""
-        for n, kind in islice(self.numbers(id, first_n, end_n, is_forwards=is_forwards), most):
-            if kinds is None or kind in kinds:
-                entry = self.entry(n)
-                assert entry is not None
-                yield n, entry
+    def last_of(self, kinds: Sequence[str], first_n: int, end_n: int) -> tuple[int, Entry] | None:
+        which = f"kind = '{kinds[0]}'" if len(kinds) == 1 else body.of_kinds(kinds)  # as in the index of terms
+        query = f"{ENTRY} WHERE {which} AND n >= ? AND n < ? ORDER BY n DESC LIMIT 1"
+        row = self.db.execute(query, (first_n, end_n)).fetchone()
+        return None if row is None else (row[0], body.entry_of(row))
 
-    def changes_in(self, entry: Entry | None, id: str | None = None) -> list[Change]:
-        """Return the changes of *entry*, or those of schedule *id*; none if it cannot be read."""
-        found = list[Change]()
-        if entry is not None:
-            with suppress(UnknownEntry):
-                for change in changes(entry if id is None else narrowed(entry, id), self.run_suffix):
-                    if id in (None, change.id):
-                        found.append(change)
-        return found
+    def first_since(self, since_us: int) -> int:
+        return first_since(self.db, since_us, self.last_n)
+
+    def count(self, id: str) -> int:
+        query, key = f"SELECT count(*) {_OF_ID}", crc32(id.encode())
+        return sum(int(self.db.execute(query, (segment, key)).fetchone()[0]) for segment in self.segments)
 
     # -- the log ----------------------------------------------------------------------------------
 
@@ -128,63 +218,13 @@ class History:
         if behind is not None and (n := number_of(self.db, behind)) is not None:
             first_n = n + 1
         elif behind is not None or since_us is not None:
-            first_n = first_since(self.db, behind.t_us + 1 if behind else since_us or 0, self.last_n)
+            first_n = self.first_since(behind.t_us + 1 if behind else since_us or 0)
         else:
             query = "SELECT n FROM entry WHERE seq IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?"
             found = self.db.execute(query, (max(limit, 1) - 1,)).fetchone()
             first_n = found[0] if found else 0
         query = f"{ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?"
         return map(body.entry_of, self.db.execute(query, (first_n, max(min(limit, most), 0))))
-
-    # -- one schedule -----------------------------------------------------------------------------
-
-    def of_schedule(self, id: str, newest: int) -> tuple[list[Change], int]:
-        """
-        Return the changes of schedule *id*, in order, from its first entry and its *newest* ones, and the number of
-        left out entries between them. The number is from the index, which counts two ids with one CRC-32 together.
-        """
-        late, left_out = list(islice(self.changes_of(id), newest)), 0
-        if len(late) == newest:
-            early = next(self.changes_of(id, is_forwards=True))
-            if early[0] < late[-1][0]:
-                late.append(early)
-                left_out = max(self._count(id) - len(late), 0)
-        return [self.with_ready(change, n) for n, mine in reversed(late) for change in mine], left_out
-
-    def changes_of(self, id: str, *, is_forwards: bool = False) -> Iterator[tuple[int, list[Change]]]:
-        """Yield the changes of schedule *id*, entry by entry with its number; the newest first."""
-        for n, entry in self.entries(id, is_forwards=is_forwards):
-            if mine := self.changes_in(entry, id):
-                yield n, mine
-
-    def term_between(self, since_us: int, t_us: int) -> tuple[int, int | None] | None:
-        """
-        Return the beginning of the last term that began in [since_us, t_us), and the last entry of a leader before it
-        (None: never), in µs. None if no term began then.
-        """
-        first, end = (first_since(self.db, t, self.last_n) for t in (since_us, t_us))
-        query = f"{ENTRY} WHERE kind = '{TermEntry.kind}' AND n >= ? AND n < ? ORDER BY n DESC LIMIT 1"
-        if (row := self.db.execute(query, (first, end)).fetchone()) is None:
-            return None
-        if row[0] not in self._led:
-            query = f"{ENTRY} WHERE {body.of_kinds(leaders_kinds())} AND n < ? ORDER BY n DESC LIMIT 1"
-            led = self.db.execute(query, (row[0],)).fetchone()  # at most the term before
-            self._led[row[0]] = body.entry_of(led).position.t_us if led else None
-        return body.entry_of(row).position.t_us, self._led[row[0]]
-
-    def with_ready(self, push: Change, n: int) -> Change:
-        """
-        Return *push* of entry number *n*; if it was late, with the time of the last entry before that put, resumed or
-        moved its schedule when its due time had passed (``ready_us``).
-        """
-        if not is_late(push):
-            return push
-        first_n = first_since(self.db, (push.due_ms or 0) * 1000, self.last_n)
-        for _, entry in self.entries(push.id, first_n, n, kinds=_MAKES_DUE):
-            with suppress(UnknownEntry):
-                if push.id in parse(entry, self.run_suffix).made_due():
-                    return replace(push, ready_us=entry.position.t_us)
-        return push
 
     # -- how --------------------------------------------------------------------------------------
 
@@ -201,8 +241,3 @@ class History:
         query = "SELECT n FROM touch WHERE segment >= ? ORDER BY segment LIMIT 1"
         found = self.db.execute(query, (segment,)).fetchone()
         return self.last_n + 1 if found is None else int(found[0])
-
-    def _count(self, id: str) -> int:
-        """Count the entries that may concern schedule *id*."""
-        query, key = f"SELECT count(*) {_OF_ID}", crc32(id.encode())
-        return sum(int(self.db.execute(query, (segment, key)).fetchone()[0]) for segment in self.segments)

@@ -38,7 +38,7 @@ from zsched.archive import body
 from zsched.archive.counts import CountWriter
 from zsched.archive.schema import POSTING_BITS
 from zsched.core.clock import Clock
-from zsched.core.entry import UnknownEntry, reading
+from zsched.core.entry import UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry, kinds_telling, parse
 from zsched.core.occurrences.changes import Change, record_key_of
@@ -85,14 +85,13 @@ class IndexWriter:
         self._labels += [(n >> POSTING_BITS, key_of(word), n) for one in facets.distinct for word in one.labels()]
         if parsed.is_searched:
             self._rows.append(facet_row(n, facets))
-            of = {owner: facets.at(row) for row, owner in enumerate(parsed.owners())}
-            self._post(n, ((one, of.get(record_key_of(one), NO_FACETS)) for one in parsed.searched()))
+            self._post(n, with_facets(facets, parsed, parsed.searched()))
 
     def add_changes(self, n: int, changes: Sequence[Change], sources: Iterable[RecordPlace | None]) -> None:
         """Add entry *n* without records: its changes, in the order of ``ParsedEntry.searched``, and their records."""
         facets = [NO_FACETS if source is None else self._of(source[0]).at(source[1]) for source in sources]
         self._rows.append(facet_row(n, FacetsOfRows.of(facets)))
-        self._post(n, zip(changes, facets, strict=True))
+        self._post(n, list(zip(changes, facets, strict=True)))
 
     def asked(self, n: int, by: str) -> None:
         """Add entry *n*, which *by* asked for."""
@@ -126,8 +125,7 @@ class IndexWriter:
         self._posted.clear()
         self._counts.forget()
 
-    def _post(self, n: int, changes: Iterable[tuple[Change, Facets]]) -> None:
-        told = list(changes)
+    def _post(self, n: int, told: Sequence[tuple[Change, Facets]]) -> None:
         for one, facets in told:
             self._counts.add(one, facets)
         for found in {(one.word, facets, one.what is What.RUN_ENDED) for one, facets in told}:
@@ -166,9 +164,22 @@ def facets_at(db: sqlite3.Connection, n: int) -> FacetsOfRows | None:
     row = db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (n,)).fetchone()
     with suppress(UnknownEntry):
         if row is not None and (parsed := parse(body.entry_of(row))).has_records:
-            with reading(parsed.entry):
+            with parsed:
                 return parsed.facets()
     return None
+
+
+def with_facets(
+    stored: FacetsOfRows | None, parsed: ParsedEntry, told: Iterable[Change]
+) -> list[tuple[Change, Facets]]:
+    """
+    Return the changes *told* of an entry, each with its facets: of its record, or else in its place among *stored*.
+    NO_FACETS if they are not known.
+    """
+    if stored is None or not parsed.has_records:
+        return [(one, NO_FACETS if stored is None else stored.at(row)) for row, one in enumerate(told)]
+    of = {owner: stored.at(row) for row, owner in enumerate(parsed.owners())}
+    return [(one, of.get(record_key_of(one), NO_FACETS)) for one in told]
 
 
 def facet_row(n: int, facets: FacetsOfRows) -> FacetRow:
@@ -259,12 +270,9 @@ def _next_block(db: sqlite3.Connection, run_suffix: str, last_n: int) -> list[Pr
 
 
 def _ids_in(row: body.HistoryRow, run_suffix: str) -> list[str]:
-    entry = body.entry_of(row)
-    with suppress(UnknownEntry):
-        parsed = parse(entry, run_suffix)
-        with reading(entry):
-            keys = parsed.only_fired()
-            return [change.id for change in parsed.searched()] if keys is None else [id for id, _ in keys]
+    with suppress(UnknownEntry), parse(body.entry_of(row), run_suffix) as parsed:
+        keys = parsed.only_fired()
+        return [change.id for change in parsed.searched()] if keys is None else [id for id, _ in keys]
     return []
 
 

@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from zsched.archive import body
 from zsched.archive.body import entry_of
-from zsched.archive.history import ENTRY, History
+from zsched.archive.history import ENTRY, History, ScheduleHistory
 from zsched.archive.index import asked_by, key_of
-from zsched.archive.schema import POSTING_BITS, first_since
-from zsched.core.clock import Clock, SystemClock
+from zsched.archive.schema import POSTING_BITS
+from zsched.core.clock import SYSTEM, Clock
 from zsched.core.entry import Entry
 from zsched.core.facets import Facets
 from zsched.core.log.fires import AdvanceEntry
@@ -49,16 +49,15 @@ _DUPLICATES: Final = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = '{AdvanceEntry.
 
 def log_search(
     history: History, *, by: str | None, id: str | None, what: What | None, limit: int, until_us: int | None = None,
-    is_all: bool = False, clock: Clock | None = None,
+    is_all: bool = False, clock: Clock = SYSTEM,
 ) -> dict[str, Any]:  # fmt: skip
     """
     Return the newest *limit* ``entries`` of the log before *until_us* that *by* asked for (None: anybody), and that
     have a change of schedule *id* of the kind *what*; *is_all*: that nobody asked for, too. ``reached_us``: the time of
     the oldest one that was looked at, if there may be more.
     """
-    clock = clock or SystemClock()
     found, until_ms = list[Entry](), clock.monotonic_ms() + _LOOKED_FOR_MS
-    last_n = history.last_n if until_us is None else first_since(history.db, until_us, history.last_n) - 1
+    last_n = history.last_n if until_us is None else history.first_since(until_us) - 1
     for n in range(last_n, 0, -1) if is_all else _numbers(history, last_n, by, id, what):
         entry = history.entry(n)
         if entry is not None and _is_wanted(history, entry, by, id, what):
@@ -98,12 +97,11 @@ def _is_wanted(history: History, entry: Entry, by: str | None, id: str | None, w
     return (what is None and id is None) or any(what in (None, one.what) for one in history.changes_in(entry, id))
 
 
-def waiting_with(history: History, *, facets: Facets, clock: Clock | None = None) -> dict[str, Any]:
+def waiting_with(history: History, *, facets: Facets, clock: Clock = SYSTEM) -> dict[str, Any]:
     """
     Return ``waiting``: due time in ms (None: no time) and id of the schedules in the state with *facets*, which have an
     owner, a name or a tag. None: the state is incomplete, or it takes too long.
     """
-    clock = clock or SystemClock()
     until_ms = clock.monotonic_ms() + _LABELS_MS
     found = list[tuple[int | None, str]]()
     if not history.has_whole_state or not facets.labels():
@@ -130,21 +128,21 @@ def _numbers_with(history: History, facets: Facets) -> Iterator[int]:
 
 
 def ran(
-    history: History, id: str, start_ms: int, end_ms: int, behind_n: int = 0, clock: Clock | None = None
-) -> tuple[list[int], int | None]:
+    history: ScheduleHistory, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int], clock: Clock = SYSTEM
+) -> dict[str, Any]:
     """
-    Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, ascending, from the entries after number
-    *behind_n*; and the number of the last entry read, None at the end.
+    Return occurrences of schedule *id* in [start_ms, end_ms) that ran, found in a part of the history. ``read_to`` is
+    how far this archive, ``by``, was read (None: to its end). The asker passes it back in the next question, with the
+    values of other archives.
     """
-    clock = clock or SystemClock()
     until_ms, found = clock.monotonic_ms() + _RAN_MS, set[int]()
-    first_n = max(behind_n + 1, first_since(history.db, start_ms * 1000, history.last_n))
+    first_n = max(read_to.get(history.id, 0) + 1, history.first_since(start_ms * 1000))
     for n, entry in history.entries(id, first_n, kinds=_TELLING, is_forwards=True):
         times = map(ran_at, history.changes_in(entry, id))
         found.update(ms for ms in times if ms is not None and start_ms <= ms < end_ms)
         if clock.monotonic_ms() >= until_ms or len(found) >= _MOST_RAN:
-            return sorted(found), n
-    return sorted(found), None
+            return {"ran": found, "by": history.id, "read_to": n}
+    return {"ran": found, "by": history.id, "read_to": None}
 
 
 def find_suppressed(history: History, since_us: int, behind_n: int | None) -> tuple[list[Change], int]:
@@ -158,7 +156,7 @@ def find_suppressed(history: History, since_us: int, behind_n: int | None) -> tu
     before their time. Occurrences may be missed in a period to which the server's clock was set back later.
     """
     if behind_n is None or behind_n > history.last_n:
-        behind_n = first_since(history.db, since_us, history.last_n) - 1
+        behind_n = history.first_since(since_us) - 1
     until_n, found, asked = min(behind_n + _ENTRIES_AT_ONCE, history.last_n), list[Change](), 0
     for row in history.db.execute(_DUPLICATES, (behind_n, until_n, AdvanceEntry.DUPLICATE)).fetchall():
         for change in history.changes_in(entry_of(row)):
@@ -173,7 +171,7 @@ def _may_have_pushed(history: History, duplicate: Change) -> bool:
     nominal_us, since = (duplicate.nominal_ms or 0) * 1000, history.complete_since
     if since is None or (since != "start" and int(since) > nominal_us):
         return True
-    first_n = first_since(history.db, nominal_us - _EARLY_US, history.last_n)
+    first_n = history.first_since(nominal_us - _EARLY_US)
     entries = history.entries(duplicate.id, first_n, kinds=_TELLING, is_forwards=True)
     changes = (change for _, entry in entries for change in history.changes_in(entry))
     return any(is_push(change) and change.run_id == duplicate.run_id for change in changes)

@@ -16,19 +16,19 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.body import arguments_at, fields_in, with_arguments
+from zsched.archive.body import arguments_at, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import LiveRow, record_in
 from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position, UnknownEntry
-from zsched.core.log.kinds import changes, kinds_telling, kinds_telling_only, parse, touches
+from zsched.core.log.kinds import ParsedEntry, changes, kinds_telling, kinds_telling_only, parse, touches
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.puts import RestoreEntry
 from zsched.core.occurrences.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
-from zsched.core.record import Key, Place, Record, RecordFields
+from zsched.core.record import Key, Place, Record
 from zsched.core.recovery.difference import Recalled
 from zsched.core.runs.run import Run
 from zsched.core.runs.run_id import nominal_ms_of, run_key, suffix_of
@@ -45,16 +45,14 @@ class Recall:
 
     def __init__(self, db: sqlite3.Connection, path: Path, facts: Mapping[str, Any]) -> None:
         self.archive, self.life = str(facts.get("archive")), int(facts.get("life", 1))
-        self.run_suffix = suffix_of(str(facts.get("namespace")))
+        self.run_suffix, self._named_texts = suffix_of(str(facts.get("namespace"))), facts.get("named_texts", "{}")
         self._db, self._path, self._known_from = db, path, int(facts.get("known_from", 0))
-        self._fields: dict[int, Sequence[RecordFields]] = {}
+        self._parsed: dict[int, ParsedEntry] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
 
     def named_texts(self) -> dict[str, str]:
         """Return its calendars and known failures, as ``NamedTexts``."""
-        with converted(self._path):
-            found = self._db.execute("SELECT value FROM fact WHERE name = 'named_texts'").fetchone()
-            return dict(json.loads(found[0])) if found else {}
+        return dict(json.loads(self._named_texts))
 
     def number_of(self, position: Position) -> int | None:
         """Return the number of an entry in its own history; None if it never had the entry."""
@@ -93,29 +91,26 @@ class Recall:
         """Return True if the state has a row of schedule *id*."""
         return bool(self._of_state("SELECT 1 FROM live WHERE life = ? AND id = ?", id))
 
-    def last_touch(self, id: str) -> int | None:
-        """Return the t in µs of its history's last change of schedule *id*; None if it never did."""
-        return next((touched[id] for _, touched in self._touching(id) if id in touched), None)
+    def last_touch(self, id: str) -> tuple[int, Position] | None:
+        """Return the t in µs of its history's last change of schedule *id*, and its entry; None if it never did."""
+        touching = ((touched, body.entry_of(row).position) for row, touched in self._touching(id) if id in touched)
+        return next(((touched[id], at) for touched, at in touching), None)
 
-    def better(self, rows: Sequence[tuple[str, int]]) -> dict[str, int]:
+    def better(self, rows: Sequence[tuple[str, int]]) -> dict[str, tuple[int, Position]]:
         """
         Return the schedules of *rows* (id, and t in µs of a change) with a later change in this history, each with the
-        t of its last change. If the history has both changes, its order decides, because clocks jump; otherwise t
-        (rule: BY_ORDER).
+        t of its last change, and its entry. If the history has both changes, its order decides, because clocks jump;
+        otherwise t (rule: BY_ORDER).
         """
-        found: dict[str, int] = {}
+        found: dict[str, tuple[int, Position]] = {}
         for page in pages_of(rows, _PAGE):
             query = f"SELECT id, t FROM live WHERE life = ? AND place <> 'open' AND id IN ({','.join('?' * len(page))})"
             state = dict(self._of_state(query, *(id for id, _ in page)))
             for id, t_us in page:
-                last_us = None if state.get(id) == t_us else self.last_touch(id)
-                if last_us is not None and last_us != t_us and (last_us > t_us or self._has_told(id, t_us)):
-                    found[id] = last_us
+                last = None if state.get(id) == t_us else self.last_touch(id)
+                if last is not None and last[0] != t_us and (last[0] > t_us or self._has_told(id, t_us)):
+                    found[id] = last
         return found
-
-    def last_entry(self, id: str) -> Position | None:
-        """Return the entry of this history's last change of schedule *id*, or None."""
-        return next((body.entry_of(row).position for row, touched in self._touching(id) if id in touched), None)
 
     def restored_at(self, id: str, t_us: int) -> Iterator[Position]:
         """Yield the ``restore`` entries that repeated the change of *t_us* of schedule *id*."""
@@ -205,11 +200,6 @@ class Recall:
         query = "SELECT id, run FROM live WHERE life = ? AND id > ? AND place NOT IN (?, ?) ORDER BY id LIMIT ?"
         return self._of_state(query, after, Place.OPEN, Place.ENDED, limit)
 
-    def count(self) -> int:
-        """Count the schedules and open runs of the state."""
-        [(count,)] = self._of_state("SELECT count(*) FROM live WHERE life = ?")
-        return int(count)
-
     def count_places(self) -> dict[str, int]:
         """Count the schedules and open runs of the state by their place. Reads every row."""
         return dict(self._of_state("SELECT place, count(*) FROM live WHERE life = ? GROUP BY place"))
@@ -251,14 +241,12 @@ class Recall:
     def record(self, stored: LiveRow) -> Record:
         """Return the record in a row of the state, with the fields that the history has."""
         n, row = stored[9], stored[10]
-        if (fields := self._fields.get(n)) is None:
-            if len(self._fields) >= _READERS:
-                self._fields.clear()
-            fields = self._fields[n] = fields_in(self._entry(n, stored[0]))
-        try:
-            record = record_in(stored, fields[row])
-        except IndexError:
-            raise UnknownEntry(f"history entry {n} has no record in row {row}") from None
+        if (parsed := self._parsed.get(n)) is None:
+            if len(self._parsed) >= _READERS:
+                self._parsed.clear()
+            parsed = self._parsed[n] = parse(self._entry(n, stored[0]))
+        with parsed:
+            record = record_in(stored, parsed.record_of(row))
         if b"" in record.job and (data := arguments_at(self._db, n, row)) is not None:
             record.job = with_arguments(record.job, data)
         return record

@@ -20,14 +20,13 @@ from typing import Final
 
 from zsched.archive import live
 from zsched.archive.body import arguments_at
-from zsched.archive.history import History
+from zsched.archive.history import History, ScheduleHistory
 from zsched.archive.index import another_end, facets_at
 from zsched.archive.live import record_in
 from zsched.archive.lookups import places
-from zsched.archive.schema import first_since
-from zsched.core.entry import Entry, UnknownEntry, reading
+from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.log.kinds import KINDS, LoggedPut, kinds_telling, logged_put, parse
+from zsched.core.log.kinds import KINDS, LoggedPut, kinds_telling, parse
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change, is_push, record_key_of, run_that_ended
 from zsched.core.occurrences.outcomes import What
@@ -167,19 +166,19 @@ class PushedRuns:
 
     def _read_numbers(self, t_us: int) -> list[int]:
         """Return the numbers of the first entries with exactly this time."""
-        n = first_since(self._db, t_us, self._history.last_n)
+        n = self._history.first_since(t_us)
         return [found for (found,) in self._db.execute(_AT, (n, n + _OF_ONE_TIME, t_us))]
 
 
-def puts_of(history: History, id: str, wanted: Collection[str]) -> list[LoggedPut]:
+def puts_of(history: ScheduleHistory, id: str, wanted: Collection[str]) -> list[LoggedPut]:
     """
     Return the puts of schedule *id* in the entries with the ids *wanted*, and the one before the oldest of them, in
     order. Puts further back than the newest ``_PUTS_AMONG`` entries of the schedule are left out.
     """
     missing, found = set(wanted), list[LoggedPut]()
     for _, entry in history.entries(id, kinds=_KINDS, most=_PUTS_AMONG):
-        with suppress(UnknownEntry):
-            if (put := logged_put(entry, id, history.run_suffix)) is not None:
+        with suppress(UnknownEntry), parse(entry, history.run_suffix) as parsed:
+            if (put := parsed.logged_put(id)) is not None:
                 found.append(put)
                 if put.entry not in missing and not missing:
                     break
@@ -207,7 +206,7 @@ def facets_before(history: History, change: Change, n: int) -> Facets:
 def _push(history: History, id: str, run: str) -> tuple[int, Entry] | None:
     """Return the number and entry of its push: usually at its time or later, for a one-shot on request before."""
     nominal_ms, run_id = nominal_ms_of(run) or 0, run_id_of(id, run)
-    ms, from_n = b"%d" % nominal_ms, first_since(history.db, nominal_ms * 1000, history.last_n)
+    ms, from_n = b"%d" % nominal_ms, history.first_since(nominal_ms * 1000)
     later, all = history.entries(id, from_n, most=_PUSH_AMONG, is_forwards=True), history.entries(id, most=_PUSH_AMONG)
     for n, entry in chain(later, all):
         if not any(ms in each for each in entry.body):  # faster than parsing the entry
@@ -224,8 +223,7 @@ def _record_before(history: History, key: Key, push_n: int, *, is_by_rule: bool)
     """
     wanted = {key, (key[0], "")} if is_by_rule else {key}
     for n, entry in history.entries(key[0], end_n=push_n + 1, kinds=_KINDS):
-        with suppress(UnknownEntry), reading(entry):
-            parsed = parse(entry, history.run_suffix)
+        with suppress(UnknownEntry), parse(entry, history.run_suffix) as parsed:
             for row, of in enumerate(parsed.owners()):
                 if of in wanted and b"data" in (record := parsed.record_of(row)).job[::2]:
                     return record, n, row

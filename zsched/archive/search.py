@@ -33,15 +33,15 @@ from typing import Final, NamedTuple
 from zsched.archive import body, live
 from zsched.archive.counts import CountWriter
 from zsched.archive.history import ENTRY, History
-from zsched.archive.index import BLOCK_BITS, UNKNOWN, NumberRange, facets_at, facets_in, key_of, ranges
+from zsched.archive.index import BLOCK_BITS, UNKNOWN, NumberRange, facets_at, facets_in, key_of, ranges, with_facets
 from zsched.archive.live import record_in
 from zsched.archive.runs import PushedRuns, facets_before
-from zsched.archive.schema import POSTING_BITS, first_since, number_of
+from zsched.archive.schema import POSTING_BITS, number_of
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.entry import Entry, Position, UnknownEntry, reading
+from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
-from zsched.core.log.kinds import ParsedEntry, kinds_telling, parse
-from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
+from zsched.core.log.kinds import kinds_telling, parse
+from zsched.core.occurrences.changes import Change, SearchCursor, Wanted, is_push, run_that_ended
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.record import Place, Record
 from zsched.core.runs.run import pushed
@@ -81,6 +81,9 @@ class Search:
         self._history, self._db, self._wanted = history, history.db, wanted
         self._clock, self._between = clock or SystemClock(), between
         self._runs = PushedRuns(history)
+        # The SQL condition for entries with a wanted id, and its argument.
+        literal = [wanted.literal.encode()] if wanted.literal else []
+        self._has, self._literal = "AND has(body, ?)" if literal else "", literal
         self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
 
     def next_part(self, after_part: str | None = None) -> SearchPart:
@@ -95,10 +98,10 @@ class Search:
                 return part
         bottom_n, end_n = self._between[0], self._between[1] + 1
         if self._wanted.until_us is not None:
-            end_n = min(end_n, first_since(self._db, self._wanted.until_us, self._history.last_n))
+            end_n = min(end_n, self._history.first_since(self._wanted.until_us))
         top_n, top_row = min(self._place_of(after), (end_n, 0))
         if self._wanted.since_us is not None:
-            bottom_n = max(bottom_n, first_since(self._db, self._wanted.since_us, self._history.last_n))
+            bottom_n = max(bottom_n, self._history.first_since(self._wanted.since_us))
         for n in self._numbers(top_n if top_row else top_n - 1, bottom_n):
             if n > 0:
                 for hit, place in self._hits(n, top_row if n == top_n else None):
@@ -163,7 +166,7 @@ class Search:
         if (n := number_of(self._db, cursor.position)) is not None:
             return n, cursor.row
         # Behind an open run, runs of the same time may follow: some may be repeated, none is left out.
-        return first_since(self._db, cursor.position.t_us + bool(cursor.run_id), self._history.last_n), 0
+        return self._history.first_since(cursor.position.t_us + bool(cursor.run_id)), 0
 
     # -- entries, the newest first ----------------------------------------------------------------
 
@@ -179,12 +182,11 @@ class Search:
 
     def _all(self) -> Iterator[int]:
         first = self._db.execute("SELECT min(n) FROM entry").fetchone()[0] or 1
-        has, literal = self._literal()
-        query = f"SELECT n FROM entry WHERE n >= ? AND n <= ? AND {_TOLD} {has} ORDER BY n DESC"
+        query = f"SELECT n FROM entry WHERE n >= ? AND n <= ? AND {_TOLD} {self._has} ORDER BY n DESC"
         for low, high in self._ranges:
             for end in range(high, max(low, first) - 1, -_WINDOW):
                 begin = max(end - _WINDOW + 1, low, first)
-                yield from (n for (n,) in self._db.execute(query, (begin, end, *literal)))
+                yield from (n for (n,) in self._db.execute(query, (begin, end, *self._literal)))
                 yield -begin
 
     def _posted(self, top_n: int, bottom_n: int) -> Iterator[int]:
@@ -218,13 +220,12 @@ class Search:
 
     def _in_blocks(self, blocks: Sequence[int]) -> Iterator[int]:
         """Yield the entries with outcomes in *blocks* that have the wanted facets."""
-        has, literal = self._literal()
         query = (
             "SELECT facet.n, facet.body, facet.sum FROM facet JOIN entry USING (n) WHERE n >= ? AND n < ?"
-            f" AND {_TOLD.replace('kind', 'entry.kind')} {has.replace('body', 'entry.body')} ORDER BY n DESC"
+            f" AND {_TOLD.replace('kind', 'entry.kind')} {self._has.replace('body', 'entry.body')} ORDER BY n DESC"
         )
         for block in blocks:
-            for row in self._db.execute(query, (block << BLOCK_BITS, (block + 1) << BLOCK_BITS, *literal)):
+            for row in self._db.execute(query, (block << BLOCK_BITS, (block + 1) << BLOCK_BITS, *self._literal)):
                 if self._is_about(facets_in(row)):
                     yield row[0]
             yield -(block << BLOCK_BITS)
@@ -236,49 +237,29 @@ class Search:
     def _is_about(self, facets: FacetsOfRows) -> bool:
         return any(one.has(self._wanted.facets) or one == NO_FACETS for one in facets.distinct)
 
-    def _literal(self) -> tuple[str, tuple[bytes, ...]]:
-        """Return the SQL condition for entries with a wanted id, and its argument."""
-        literal = self._wanted.literal
-        return ("AND has(body, ?)", (literal.encode(),)) if literal else ("", ())
-
     # -- hits in an entry ---------------------------------------------------------------------------
 
     def _hits(self, n: int, before_row: int | None) -> Iterator[tuple[Change | None, SearchCursor]]:
         """Yield the hits in entry *n*, the last first; before row *before_row* if given. None: a row without a hit."""
-        has, literal = self._literal()
-        row = self._db.execute(f"{ENTRY} WHERE n = ? {has}", (n, *literal)).fetchone()
+        row = self._db.execute(f"{ENTRY} WHERE n = ? {self._has}", (n, *self._literal)).fetchone()
         if row is None:  # deleted by age, or without a wanted id
             return
         entry = body.entry_of(row)
-        told = self._told_in(entry)
-        facets = None
-        for number in range(len(told) if before_row is None else min(before_row, len(told)), 0, -1):
-            change = told[number - 1]
-            if not self._wanted.is_of(change.id):
-                continue
-            facets = facets or FacetsOfChanges(facets_at(self._db, n), parse(entry, self._history.run_suffix))
-            cursor = SearchCursor(entry.position, n, number - 1)
-            yield self._hit(n, entry, change, number - 1, facets, cursor), cursor
+        told = told_in(self._db, n, entry, self._history.run_suffix)[:before_row]
+        for number, (change, facets) in zip(reversed(range(len(told))), reversed(told), strict=True):
+            if self._wanted.is_of(change.id):
+                cursor = SearchCursor(entry.position, n, number)
+                yield self._hit(n, change, facets, cursor), cursor
 
-    def _told_in(self, entry: Entry) -> list[Change]:
-        """Return the changes of *entry* that a search finds, in order; none if it cannot be read."""
-        with suppress(UnknownEntry):
-            parsed = parse(entry, self._history.run_suffix)
-            with reading(entry):
-                return list(parsed.searched())
-        return []
-
-    def _hit(
-        self, n: int, entry: Entry, change: Change, row: int, facets: FacetsOfChanges, cursor: SearchCursor
-    ) -> Change | None:
+    def _hit(self, n: int, change: Change, facets: Facets, cursor: SearchCursor) -> Change | None:
         wanted = self._wanted
         if not self._may_be(change):
             return None
-        if (known := facets.of(change, row)) == NO_FACETS:
-            known = facets_before(self._history, change, n)
-        if not known.has(wanted.facets):
+        if facets == NO_FACETS:
+            facets = facets_before(self._history, change, n)
+        if not facets.has(wanted.facets):
             return None
-        found = replace(self._history.with_ready(change, n), facets=known, cursor=str(cursor))
+        found = replace(self._history.with_ready(change, n), facets=facets, cursor=str(cursor))
         if change.what is What.RUN_ENDED:
             if self._runs.last_end(change.run_id or "", n, change)[0] != n:  # it ended again: that end counts
                 return None
@@ -300,34 +281,21 @@ class Search:
         return wanted.words is None and bool(wanted.statuses) and is_push(change)
 
 
-class FacetsOfChanges:
-    """The facets of the changes of one entry."""
-
-    def __init__(self, stored: FacetsOfRows | None, parsed: ParsedEntry) -> None:
-        self._stored, self._rows = stored, None
-        if stored is not None and parsed.has_records:
-            with suppress(UnknownEntry), reading(parsed.entry):
-                self._rows = {owner: row for row, owner in enumerate(parsed.owners())}
-
-    def of(self, change: Change, row: int) -> Facets:
-        """Return the facets of *change*, in *row* of the told changes; NO_FACETS if they are not known."""
-        if self._stored is None:
-            return NO_FACETS
-        if self._rows is not None:
-            place = self._rows.get(record_key_of(change))
-            return NO_FACETS if place is None else self._stored.at(place)
-        return self._stored.at(row)
+def told_in(db: sqlite3.Connection, n: int, entry: Entry, run_suffix: str) -> list[tuple[Change, Facets]]:
+    """
+    Return the changes of *entry*, number *n*, that a search finds, in order, each with its facets; none if it cannot be
+    read.
+    """
+    with suppress(UnknownEntry), parse(entry, run_suffix) as parsed:
+        if told := list(parsed.searched()):
+            return with_facets(facets_at(db, n), parsed, told)
+    return []
 
 
 def recount(db: sqlite3.Connection, run_suffix: str, after_n: int) -> CountWriter:
     """Return the unwritten counts of the entries of *db* behind number *after_n*."""
     writer = CountWriter(db)
     for row in db.execute(f"{ENTRY} WHERE n > ? AND {_COUNTED} ORDER BY n", (after_n,)):
-        with suppress(UnknownEntry):
-            parsed = parse(body.entry_of(row), run_suffix)
-            with reading(parsed.entry):
-                told = list(parsed.searched())
-            facets = FacetsOfChanges(facets_at(db, row[0]), parsed)
-            for number, change in enumerate(told):
-                writer.add(change, facets.of(change, number))
+        for change, facets in told_in(db, row[0], body.entry_of(row), run_suffix):
+            writer.add(change, facets)
     return writer

@@ -9,12 +9,12 @@ answer says why Redis did not give it, and up to when the archive knows.
 import os
 import pwd
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from zsched.archive.places import ArchiveFacts, archives_of, facts_at, state_folder
 from zsched.archive.recall import recalling_beside
@@ -32,14 +32,14 @@ from zsched.core.runs.run import Run
 from zsched.core.story.sentences import local_text
 from zsched.core.story.source import Source
 from zsched.core.story.story import Story
-from zsched.core.story.verdict import Hindrance, Stalled
+from zsched.core.story.verdict import StoryVerdict, Word
 from zsched.core.wording import plural
 from zsched.daemon.auditor import Inspection
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.health.facts import Finding, fine, problem, skipped
 from zsched.storage.answering import answer_of
-from zsched.storage.connection import Link, link_of
+from zsched.storage.connection import Link, Wire, link_of
 from zsched.storage.history_reader import HistoryReader, source_of
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
@@ -47,6 +47,7 @@ from zsched.storage.records import PAGE, Scanner, as_schedule
 from zsched.storage.rqjob import Encoder
 from zsched.storage.shell import Shell
 
+T = TypeVar("T")
 _SERVICE: Final = {"STATE_DIRECTORY": "/var/lib/zsched"}  # of the units in deploy/systemd
 
 
@@ -174,21 +175,8 @@ class _ArchivedHistoryReader(HistoryReader):
         """Return *runs* unchanged: RQ cannot be asked."""
         return list(runs)
 
-    def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
-        """Return nothing: workers cannot be asked."""
-        return {}
-
-    def host_of(self, worker: str) -> str | None:
-        """Return None: workers cannot be asked."""
-        return None
-
-    def slot_holders(self, run: Run) -> list[Run]:
-        """Return nothing: RQ cannot be asked."""
-        return []
-
-    def heard_queues(self) -> set[str] | None:
-        """Return None: workers cannot be asked."""
-        return None
+    def _in_rq(self, read: Callable[[Wire], T], otherwise: T) -> T:
+        return otherwise
 
 
 class _ArchivedReader(Reader):
@@ -218,8 +206,8 @@ class _ArchivedAnswers(Answers):
         story = super().why(id, tz)
         return replace(story, verdict=story.verdict.after(story.source.shortfall))
 
-    def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
-        return Hindrance("nothing is known since then", self._error.remedy or str(self._error))
+    def _hindrance(self, schedule: Schedule | None, now_ms: int) -> StoryVerdict:
+        return StoryVerdict(Word.OVERDUE, "nothing is known since then", self._error.remedy or str(self._error))
 
     def _with_near_ids(self, story: Story) -> Story:
         return story

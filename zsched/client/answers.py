@@ -29,7 +29,7 @@ from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source
 from zsched.core.story.story import Chronicle, Story, in_the_way, tell
-from zsched.core.story.verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
+from zsched.core.story.verdict import LEADERLESS, NOTHING, Stalled, StoryVerdict, Word, on_run
 from zsched.core.triggers.zones import instant_ms
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
@@ -71,11 +71,6 @@ class Answers:
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """See ``Past``."""
-        story = self._story(id, tz)
-        return replace(story, verdict=story.verdict.completed(self._shell.written))
-
-    def _story(self, id: str, tz: str | None) -> Story:
-        """Return the story, its verdict without the command of the remedy."""
         zone, parts = zone_name(tz), RunId.parse(id) if isinstance(id, str) else None
         check_id(id if parts is None else parts.schedule_id)
         chronicle = self._history.chronicle(id)
@@ -93,37 +88,37 @@ class Answers:
         now_ms = found.read_ms if found else self._reader.now_ms()
         story = tell(chronicle, found, now_ms, zone, runs, stalled, self._hindrance(found, now_ms), run_id)
         if not story.is_known and not run_id:
-            return self._with_near_ids(story)
-        for hint in _HINTS.get(story.verdict.word, ()):
-            story = hint(self, story, [*runs, *known], stalled)
-        return story
+            story = self._with_near_ids(story)
+        for is_about, hint in _HINTS.get(story.verdict.word, ()):
+            if (run := next((run for run in (*runs, *known) if is_about(run, stalled)), None)) is not None:
+                story = replace(story, verdict=hint(self, story, run))
+        return replace(story, verdict=story.verdict.completed(self._shell.written))
 
     def _now(self, chronicle: Chronicle, known: Sequence[Run]) -> list[Run]:
         """
         Return the *known* runs that are not over, or were requeued since, as RQ has them; and the open run
         that occurrences are skipped for, if its push is too long ago to be known.
         """
-        unsure = [run for run in known if run.status is not RunStatus.SUCCEEDED]
-        now = zip(unsure, self._history.updated(unsure), strict=True)
+        now = zip(known, self._history.updated(known), strict=True)
         runs = [run for before, run in now if not before.is_over or run is not before]
         before_id = in_the_way(chronicle)
         if before_id is not None and all(run.id != before_id for run in known):
             runs += (run for run in self._history.updated([Run(before_id, RunStatus.QUEUED)]) if not run.is_over)
         return runs
 
-    def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
-        """Return why *schedule*, which is due, does not fire."""
+    def _hindrance(self, schedule: Schedule | None, now_ms: int) -> StoryVerdict:
+        """Return the verdict on *schedule*, which is due: why it does not fire."""
         if schedule is None or schedule.state is not ScheduleState.ACTIVE or now_ms <= (schedule.next_ms or now_ms):
             return LEADERLESS  # nobody looks at it
         seen = self._reader.overview()
         refusal = None if seen.server is None else seen.server.write_refusal
         if refusal is not None:
-            return Hindrance(f"Redis refuses writes: {refusal.sentence}", refusal.remedy)
+            return StoryVerdict(Word.OVERDUE, f"Redis refuses writes: {refusal.sentence}", refusal.remedy)
         if seen.leader is None:
             return LEADERLESS
         if seen.held_ms:
             wait = f"nothing fires for {duration_text(seen.held_ms)} more, after a loss or a restart of Redis"
-            return Hindrance(wait, "nothing to do: it fires then")
+            return StoryVerdict(Word.OVERDUE, wait, f"{NOTHING}: it fires then")
         for held in seen.held_back:
             if held.queue == schedule.queue or held.zone == schedule.tz:
                 number = f"{held.cause}; {plural(held.waiting, 'schedule')} waiting, the oldest for"
@@ -133,8 +128,9 @@ class Answers:
                     remedy = "install tzdata there, or start a daemon on another machine"
                 elif held.blocked_by is not None:
                     remedy, *command = moving_away(held.blocked_by)
-                return Hindrance(text, remedy, tuple(command), word=Word.HELD_BACK)
-        return Hindrance("a daemon leads, so it fires any moment", "if it does not", ("zsched", "doctor"))
+                return StoryVerdict(Word.HELD_BACK, text, remedy, tuple(command))
+        text = "a daemon leads, so it fires any moment"
+        return StoryVerdict(Word.OVERDUE, text, "if it does not", ("zsched", "doctor"))
 
     def _with_near_ids(self, story: Story) -> Story:
         """Add ids that look like the unknown one: of some thousand schedules, and of those that fired lately."""
@@ -149,45 +145,38 @@ class Answers:
             return story
         return replace(story, verdict=story.verdict.after(f"did you mean {alternatives(found)}?"))
 
-    def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
+    def _with_queues(self, story: Story, run: Run) -> StoryVerdict:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
-        run = next((run for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
-        if run is None or not (heard := self._history.heard_queues()):
-            return story
+        if not (heard := self._history.heard_queues()):
+            return story.verdict
         if (meant := similar(run.queue, heard)) is None:
-            return replace(story, verdict=story.verdict.after(f"queues with workers: {some(sorted(heard))}"))
+            return story.verdict.after(f"queues with workers: {some(sorted(heard))}")
         verdict = story.verdict.after(f"did you mean {meant}?")
         remedy = (
             f"zsched set ID --queue {quote(meant)} corrects a schedule, zsched cancel-run {run.id} takes it out; else"
         )
-        return replace(story, verdict=replace(verdict, remedy=f"{remedy} {verdict.remedy}"))
+        return replace(verdict, remedy=f"{remedy} {verdict.remedy}")
 
-    def _with_slots(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
+    def _with_slots(self, story: Story, run: Run) -> StoryVerdict:
         """Add to the verdict on a run that waits for a slot of RQ's rate limit which run has one, and its remedy."""
-        run = next((run for run in runs if run.limit), None)
-        holders = [] if run is None else self._history.slot_holders(run)
-        if not holders:
-            return story
+        if not (holders := self._history.slot_holders(run)):
+            return story.verdict
         stalled = self._history.stalled(holders)
         verdicts = [on_run(one, story.tz, stalled.get(one.queue)) for one in holders]
         told = "; ".join(one.text for one in verdicts)
         verdict = story.verdict.after(f"{'a slot has' if len(holders) == 1 else 'slots have'}: {told}")
         if verdict.word is not Word.NOT_RUN and RunId.ours(holders[0].id) is not None:
-            verdict = replace(verdict, remedy=verdicts[0].remedy, command=verdicts[0].command)
-        return replace(story, verdict=verdict)
+            return replace(verdict, remedy=verdicts[0].remedy, command=verdicts[0].command)
+        return verdict
 
-    def _with_host(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
+    def _with_host(self, story: Story, run: Run) -> StoryVerdict:
         """Name the host of the worker to whose code the remedy belongs, while RQ knows the worker."""
-        run = next((run for run in runs if run.status is RunStatus.FAILED and run.worker), None)
-        host = self._history.host_of(run.worker) if run is not None and ITS_PLACE in story.verdict.remedy else None
-        remedy = story.verdict.remedy.replace(ITS_PLACE, f"on {host}")
-        return story if host is None else replace(story, verdict=replace(story.verdict, remedy=remedy))
+        verdict = story.verdict
+        host = self._history.host_of(run.worker) if ITS_PLACE in verdict.remedy else None
+        return verdict if host is None else replace(verdict, remedy=verdict.remedy.replace(ITS_PLACE, f"on {host}"))
 
-    def _explained(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
+    def _explained(self, story: Story, run: Run) -> StoryVerdict:
         """Add to the verdict on a run that expired why it had not begun: by the runs of its queue that did."""
-        run = next((run for run in runs if run.status is RunStatus.EXPIRED), None)
-        if run is None or not run.queue:
-            return story
         since_ms, until_ms = run.queued_ms or (run.fired_us or 0) // 1000, run.ended_ms or 0
         since, until = from_ms(max(since_ms - _BEFORE_MS, 0)), from_ms(until_ms)
         filters: SearchFilters = {"queue": run.queue, "since": since, "until": until}
@@ -201,7 +190,7 @@ class Answers:
             why = f"no run of queue {run.queue} began meanwhile; now {Stalled.UNHEARD.value[0].format(run.queue)}"
         else:
             why = f"no run of queue {run.queue} began meanwhile: no worker listened, or all were busy"
-        return replace(story, verdict=story.verdict.after(why))
+        return story.verdict.after(why)
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:
         """See ``Past``."""
@@ -261,14 +250,15 @@ class Answers:
         return self._history.entries(None if since is None else instant_ms("since", since, None) * 1000, limit)
 
 
-_Hint = Callable[[Answers, Story, Sequence[Run], Mapping[str, Stalled]], Story]
-# What is added to the verdict of a story: by its runs, the newest first, and its queues without a worker.
+# What is added to the verdict of a story, and on which run: by the run and its queues without a worker.
+_Hint = tuple[Callable[[Run, Mapping[str, Stalled]], Any], Callable[[Answers, Story, Run], StoryVerdict]]
+_SLOTS: Final[_Hint] = (lambda run, _: run.limit, Answers._with_slots)
 _HINTS: Final[dict[Word, tuple[_Hint, ...]]] = {
-    Word.NOT_RUN: (Answers._with_queues, Answers._with_slots),
-    Word.QUEUED: (Answers._with_slots,),
-    Word.SKIPPED: (Answers._with_slots,),
-    Word.FAILED: (Answers._with_host,),
-    Word.EXPIRED: (Answers._explained,),
+    Word.NOT_RUN: ((lambda run, stalled: stalled.get(run.queue) is Stalled.UNHEARD, Answers._with_queues), _SLOTS),
+    Word.QUEUED: (_SLOTS,),
+    Word.SKIPPED: (_SLOTS,),
+    Word.FAILED: ((lambda run, _: run.status is RunStatus.FAILED and run.worker, Answers._with_host),),
+    Word.EXPIRED: ((lambda run, _: run.status is RunStatus.EXPIRED and run.queue, Answers._explained),),
 }
 
 

@@ -8,7 +8,7 @@ clock of this machine makes a first guess, which the server's scripts check (the
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -33,6 +33,9 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         return time.monotonic_ns() / 1_000_000
+
+
+SYSTEM: Final = SystemClock()
 
 
 @dataclass

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple, Self
 
-from zsched.core.wording import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
@@ -32,7 +31,6 @@ OLDEST_FORMAT: Final = 11
 START: Final = "start"  # of an archive that is complete since the first entry of the log
 BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
 _BY: Final = b"by"  # the field before an entry's own texts; none of these begin with it
-_MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed
 _DIGITS: Final = 18  # of a whole number, at most: the limit of an archive's file
 _NO_TIME: Final = 2**63  # whole numbers of an archive have 64 bits
 
@@ -151,25 +149,6 @@ def is_known(format: int | None) -> bool:
 def readable(entries: Iterable[Entry]) -> list[Entry]:
     """Return the *entries* before the first one of an unknown format: after it this version would misread."""
     return list(takewhile(lambda entry: is_known(entry.format), entries))
-
-
-class reading:
-    """Convert errors inside the block, from parsing a malformed *entry*, to UnreadableEntry."""
-
-    __slots__ = ("_entry",)
-
-    def __init__(self, entry: Entry) -> None:
-        self._entry = entry
-
-    def __enter__(self) -> None:
-        """Begin parsing."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Raises UnreadableEntry."""
-        if error is not None and isinstance(error, _MALFORMED):
-            entry, reason = self._entry, truncated(repr(error))
-            message = f"log entry {entry.position.id} ({entry.kind}) cannot be read: {reason}"
-            raise UnreadableEntry(message) from error
 
 
 def rows_of(body: Texts) -> list[StoredRow]:

@@ -19,7 +19,6 @@ from typing import Final, Self
 
 from zsched.archive import History
 from zsched.archive.deadlines import OpenDeadline, deadlines_of
-from zsched.archive.schema import first_since
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Position, text
 from zsched.core.log.lives import EndEntry
@@ -122,7 +121,7 @@ class DeadlineWatch:
 
     def _changes_of(self, history: History, due: OpenDeadline) -> list[Change]:
         """Return the changes that concern an occurrence, since its time."""
-        first_n = first_since(history.db, due.nominal_ms * 1000, history.last_n)
+        first_n = history.first_since(due.nominal_ms * 1000)
         entries = history.entries(due.id, first_n, most=_AMONG, is_forwards=True)
         return of_run(due.run_id, [one for _, entry in entries for one in history.changes_in(entry, due.id)])
 

@@ -147,7 +147,9 @@ class Merge:
     @property
     def total(self) -> int:
         """Return the number of compared schedules."""
-        return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
+        if self._touched is None:
+            return sum(self._recall.count_places().values())
+        return len({id for id, _ in self._touched})
 
     def rows(self) -> Iterator[list[Record]]:
         """Yield the rows that ``run`` would restore now, page by page. Nothing is written."""
@@ -246,5 +248,5 @@ class Merge:
     def _gone(self) -> Iterator[Recalled]:
         """Yield schedules in Redis that the archive knows to be over, without a common entry (rule: GONE_TOO)."""
         for id in list(dict.fromkeys(self._scanner.ids())):
-            if not self._recall.has(id) and (gone_us := self._recall.last_touch(id)) is not None:
-                yield Recalled(id, None, gone_us, ())
+            if not self._recall.has(id) and (last := self._recall.last_touch(id)) is not None:
+                yield Recalled(id, None, last[0], ())

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from zsched.archive.body import of_kinds
 from zsched.archive.history import History
-from zsched.archive.index import facets_at
+from zsched.archive.index import facets_at, with_facets
 from zsched.archive.runs import facets_before
-from zsched.archive.search import FacetsOfChanges, Search
+from zsched.archive.search import Search
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.facets import NO_FACETS
@@ -184,12 +184,12 @@ class MonitorTeller(LogTeller):
     def _wanted(self, history: History, n: int) -> Iterator[Change]:
         """Yield what entry *n* says of the schedules with monitors."""
         entry = history.entry(n)
-        facets = None if entry is None else FacetsOfChanges(facets_at(history.db, n), parse(entry, history.run_suffix))
-        for number, change in enumerate(history.changes_in(entry)):
-            if facets is not None and change.what in _OF_MONITORS:
-                mine = facets.of(change, number)
-                mine = facets_before(history, change, n) if mine == NO_FACETS else mine
-                if mine.is_rule and self.sink.wants(mine):
+        if entry is None or not (told := history.changes_in(entry)):
+            return
+        for change, known in with_facets(facets_at(history.db, n), parse(entry, history.run_suffix), told):
+            if change.what in _OF_MONITORS:
+                facets = facets_before(history, change, n) if known == NO_FACETS else known
+                if facets.is_rule and self.sink.wants(facets):
                     yield change
 
     def _tell_change(self, change: Change) -> None:

@@ -146,11 +146,10 @@ class Correction:
         """Count the restored *rows*."""
         self._corrected += len(rows)
 
-    def _add_lost(self, found: dict[str, int]) -> Iterator[None]:
+    def _add_lost(self, found: dict[str, tuple[int, Position]]) -> Iterator[None]:
         """Add changes of *found* that this log lacks. The restorer has read the others in it (COMPARE_AND_SET)."""
-        last = {id: self._recall.last_entry(id) for id in found}
-        for id, t_us in found.items():
-            if (at := last[id]) and not self._log.contains(at):
+        for id, (t_us, at) in found.items():
+            if not self._log.contains(at):
                 self._better[id] = t_us
             yield
 

@@ -7,7 +7,7 @@ jobs.
 from typing import Any, Final
 
 from zsched.archive.history import History
-from zsched.archive.schema import first_since, number_of
+from zsched.archive.schema import number_of
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.facets import NO_FACETS
@@ -150,9 +150,9 @@ class LogTeller(Teller):
     def number_of(self, history: History, place: SearchCursor | None, now_us: int) -> int:
         """Return the number of the entry at *place*, or of the last one before it; without one, of ten minutes ago."""
         if place is None:
-            return first_since(history.db, now_us - _FIRST_US, history.last_n) - 1
+            return history.first_since(now_us - _FIRST_US) - 1
         n = number_of(history.db, place.position)
-        return first_since(history.db, place.position.t_us + 1, history.last_n) - 1 if n is None else n
+        return history.first_since(place.position.t_us + 1) - 1 if n is None else n
 
 
 def place_in(word: str) -> SearchCursor | None:

@@ -22,7 +22,7 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any, Final
 
-from zsched.core.entry import Entry, Position, UnknownEntry, reading
+from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.kinds import ParsedEntry, kinds_telling, parse
 from zsched.core.occurrences.lateness import LATE_MS, Waits
 from zsched.core.occurrences.outcomes import OUTCOMES, Outcome, What
@@ -167,8 +167,7 @@ class LogTally(Meter):
             if entry.kind == "term" and self._daemon in entry.body:
                 self._epochs.add(entry.position.epoch)
             elif entry.kind in kinds:
-                with suppress(UnknownEntry), reading(entry):
-                    parsed = parse(entry, self._run_suffix)
+                with suppress(UnknownEntry), parse(entry, self._run_suffix) as parsed:
                     self._waits.lates_ms(parsed.at_us, parsed.made_due(), ())
                     if entry.position.epoch in self._epochs and self._is_new(entry.position):
                         self._last = entry.position

@@ -8,6 +8,7 @@ to the folded log stay values.
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -16,13 +17,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from zsched.archive.counts import counts_of
-from zsched.archive.history import History
+from zsched.archive.history import History, ScheduleHistory
 from zsched.archive.index import asked_by
 from zsched.archive.lookups import log_search, places, ran, waiting_with
 from zsched.archive.runs import original_of, puts_of
-from zsched.archive.schema import first_since
 from zsched.archive.search import Search
-from zsched.core.clock import Clock, SystemClock
+from zsched.core.clock import SYSTEM, Clock
 from zsched.core.entry import Entry, Position
 from zsched.core.facets import Facets, question_number, question_text
 from zsched.core.log.kinds import parse
@@ -57,15 +57,18 @@ def read_arguments(about: str, shown: dict[str, Any]) -> dict[str, Any]:
     return {name: read(shown[name]) for name, read in readers.items()}
 
 
-def answer_from(history: History, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of *history* to a question."""
-    return _TOPICS[about][0](history, **arguments)
+def answer_from(
+    opened: AbstractContextManager[ScheduleHistory], about: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the answer of a history to a question; the end of a log alone tells only of its schedule."""
+    with opened as history:
+        return _TOPICS[about][0](history, **arguments)
 
 
 def answer_of(path: Path, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of the archive at *path*, with its ``source``. Raises ArchiveError."""
     with History(path) as history:
-        answer = answer_from(history, about, arguments)
+        answer = _TOPICS[about][0](history, **arguments)
         position = history.position
         source = {
             "archive": f"{socket.gethostname()}:{path}",
@@ -76,12 +79,12 @@ def answer_of(path: Path, about: str, arguments: dict[str, Any]) -> dict[str, An
     return {"source": source, **answer}
 
 
-def _story_of(history: History, *, id: str, newest: int, is_limited: bool) -> dict[str, Any]:
+def _story_of(history: ScheduleHistory, *, id: str, newest: int, is_limited: bool) -> dict[str, Any]:
     """
     Return the changes of one schedule, with the leaders before late ones, as in ``Chronicle``. *is_limited*: its first
     put, too, is needed with what limits are about.
     """
-    found, left_out = history.of_schedule(id, _bounded(newest))
+    found, left_out = history.of_schedule(id, max(1, min(newest, _MOST)))
     found = with_definitions(found, partial(puts_of, history, id), has_first=is_limited and not left_out)
     return {"changes": [_with_leaders(history, change) for change in found], "left_out": left_out}
 
@@ -91,7 +94,7 @@ def _searched(history: History, *, wanted: Wanted, after: str | None) -> dict[st
     Return a part of a search: its hits, and the cursor ``after`` which the asker continues (None: it is over), with the
     time ``reached_us`` there.
     """
-    return Search(history, replace(wanted, limit=_bounded(wanted.limit))).next_part(after)._asdict()
+    return Search(history, replace(wanted, limit=max(1, min(wanted.limit, _MOST)))).next_part(after)._asdict()
 
 
 def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:
@@ -110,24 +113,13 @@ def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
     return {"record": original_of(history, run_id)}
 
 
-def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
-    """
-    Return occurrences of a schedule that ran, found in a part of the history. ``read_to`` is how far this archive,
-    ``by``, was read (None: to its end). The asker passes it back in the next question, with the values of other
-    archives.
-    """
-    times_ms, end_n = ran(history, id, start_ms, end_ms, read_to.get(history.id, 0))
-    return {"ran": set(times_ms), "by": history.id, "read_to": end_n}
-
-
-def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock | None = None) -> dict[str, Any]:
+def effects_of(history: History, *, since_us: int, until_us: int, clock: Clock = SYSTEM) -> dict[str, Any]:
     """
     Return the ``effects`` of what people and programs asked for in [since_us, until_us), the newest first: what is left
     of the changes to each schedule, equal ones together. Terms of leaders and calendars are effects without an id. For
     400 ms it looks back: before ``reached_us`` there may be more. There are as many ``more``.
     """
-    clock = clock or SystemClock()
-    first_n, end_n = (first_since(history.db, us, history.last_n) for us in (since_us, until_us))
+    first_n, end_n = history.first_since(since_us), history.first_since(until_us)
     asked, puts, is_old = dict[str, list[Change]](), dict[str, str](), dict[str, bool]()
     found = dict[tuple[str, str], list[tuple[int, int, str]]]()
     reached_us, until_ms = None, clock.monotonic_ms() + _LOOKED_FOR_MS
@@ -194,7 +186,7 @@ def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def _with_leaders(history: History, change: Change) -> Change:
+def _with_leaders(history: ScheduleHistory, change: Change) -> Change:
     """Return *change*, if its occurrence was late or left out, with the leaders before it."""
     since_us = waited_since_us(change)
     found = None if since_us is None else history.term_between(since_us, change.at_us)
@@ -202,10 +194,6 @@ def _with_leaders(history: History, change: Change) -> Change:
 
 
 # -- questions: each topic with its answer, and what reads its arguments from JSON. Raises NOT_UNDERSTOOD -------------
-
-
-def _bounded(limit: int) -> int:
-    return max(1, min(limit, _MOST))
 
 
 def _maybe(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
@@ -248,7 +236,7 @@ _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Calla
     "waiting": (waiting_with, {"facets": lambda value: Facets.of_texts(*value)}),
     "record": (_record_of, {"run_id": question_text}),
     "ran": (
-        _ran_between,
+        ran,
         {"id": question_text, "start_ms": question_number, "end_ms": question_number, "read_to": _numbers},
     ),
 }

@@ -25,6 +25,7 @@ from zsched.core.options.forms import ValueType
 from zsched.core.options.revision import is_same, options_of
 from zsched.core.options.table import options_taking
 from zsched.core.runs.job import SIGNATURE_FIELD
+from zsched.core.story.sentences import shortened
 from zsched.core.toml import toml_text
 from zsched.core.triggers.trigger import RULES
 from zsched.core.triggers.zones import shown_zone
@@ -96,7 +97,7 @@ def with_definitions(
     known = records(puts) if puts else []
     limited = {one.entry: limited_by(one.record) for one in known if one.entry in puts}
     found = {
-        new.entry: _compared(old, new)
+        new.entry: changed_options(old, new)
         for old, new in pairwise(known)
         if new.entry in puts and new.entry != changes[0].entry and _goes_on(old, new)  # the first one created it
     }
@@ -112,7 +113,7 @@ def net_difference(known: Sequence[LoggedPut], puts: Collection[str]) -> str:
     order, the last one beside the one before them.
     """
     is_known = known and known[0].entry not in puts
-    return f"changed {'; '.join(_compared(known[0], known[-1]) if is_known else ())}".rstrip()
+    return f"changed {'; '.join(changed_options(known[0], known[-1]) if is_known else ())}".rstrip()
 
 
 def _goes_on(old: LoggedPut, new: LoggedPut) -> bool:
@@ -120,19 +121,8 @@ def _goes_on(old: LoggedPut, new: LoggedPut) -> bool:
     Return True if *new* changed the schedule of *old*, and is no other schedule with its id. A recurring schedule keeps
     the time of its creation, which may also be that of the change.
     """
-    return new.replaces or ((created := _created(new)) is not None and created == _created(old))
-
-
-def _created(put: LoggedPut) -> bytes | None:
-    """Return the time at which a recurring schedule was created; None for a one-shot."""
-    return put.record.own_fields().get(b"created_at")
-
-
-def _compared(old: LoggedPut, new: LoggedPut) -> tuple[str, ...]:
-    try:
-        return changed_options(old, new)
-    except Exception as error:  # texts of another writer, which must not hide the rest of the story
-        return (f"its options cannot be compared ({type(error).__name__})",)
+    created, before = (one.record.own_fields().get(b"created_at") for one in (new, old))
+    return new.replaces or (created is not None and created == before)
 
 
 def changed_options(old: LoggedPut, new: LoggedPut) -> tuple[str, ...]:
@@ -140,13 +130,16 @@ def changed_options(old: LoggedPut, new: LoggedPut) -> tuple[str, ...]:
     Return the options in which two puts of the history differ: ``cron: 0 9 * * * → 0 10 * * *``. Of
     its arguments and meta only the fact is shown.
     """
-    before, after = _recorded(old), _recorded(new)
-    texts = (
-        f"{_PRIVATE[change.option]} changed" if change.option in _PRIVATE else change.text()
-        for change in option_changes(before, after)
-        if change.option not in ("args", "kwargs") or (before.data and after.data and before.data != after.data)
-    )
-    return tuple(dict.fromkeys(texts))
+    try:
+        before, after = _recorded(old), _recorded(new)
+        texts = (
+            f"{_PRIVATE[change.option]} changed" if change.option in _PRIVATE else change.text()
+            for change in option_changes(before, after)
+            if change.option not in ("args", "kwargs") or (before.data and after.data and before.data != after.data)
+        )
+        return tuple(dict.fromkeys(texts))
+    except Exception as error:  # texts of another writer, which must not hide the rest of the story
+        return (f"its options cannot be compared ({type(error).__name__})",)
 
 
 def _recorded(put: LoggedPut) -> ScheduleWithOptions:
@@ -166,7 +159,8 @@ class OptionChange(NamedTuple):
 
     def text(self) -> str:
         """Return a line for people: ``cron: 0 9 * * * → 0 10 * * *``."""
-        return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
+        old, new = ("-" if one is None else shortened(one, _SHOWN) for one in (self.old, self.new))
+        return f"{self.option}: {old} → {new}"
 
 
 def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
@@ -223,9 +217,3 @@ def _shown(value: Any) -> str | None:
     with suppress(TypeError, ValueError, RecursionError):
         return json.dumps(value, ensure_ascii=False)
     return repr(value)
-
-
-def _cut(text: str | None) -> str:
-    if text is None:
-        return "-"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

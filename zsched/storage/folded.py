@@ -5,16 +5,17 @@ The log in Redis, folded into an archive in memory: where no daemon's archive an
 
     the log's end ──► read backwards, within bounds ──► archive.append ──► storage.answering
 
-A question about one schedule folds only the entries that name it, so it goes further back: 50,000 entries. Any other
-folds 20,000 rows, in half a second. That fold is kept, and the next question adds what came since. What was before a
-fold is unknown, and every answer says since when it knows.
+A question about one schedule takes only the entries that name it, so it goes further back: 50,000 entries. Its history
+needs no archive. Any other question folds 20,000 rows, in half a second. That fold is kept, and the next question adds
+what came since. What was before a fold is unknown, and every answer says since when it knows.
 
 Threads and greenlets may share it: they read the log at the same time, and fold and ask in turn.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from zsched.core.entry import Entry, Position, any_milliseconds
 from zsched.core.log.kinds import is_leaders, narrowed
@@ -24,24 +25,14 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
 if TYPE_CHECKING:
-    from zsched.archive.temporary import TemporaryArchive
+    from zsched.archive.temporary import LogEnd, TemporaryArchive
+
+    Fold = TemporaryArchive | LogEnd
 
 _ROWS: Final = 20_000  # in one fold
 _ROW_BYTES: Final = 2048  # a larger row counts as several: a fold has 40 MiB at most
 _ENTRIES: Final = 50_000  # read backwards, at most
 _LOOKED_FOR_MS: Final = 5000.0  # the same
-
-
-class _Read(NamedTuple):
-    """
-    The wanted *entries* of the log's end, in order, which was read from *first* to *last*. ``follows``: they follow the
-    known entry.
-    """
-
-    entries: list[Entry]
-    first: Position | None
-    last: Position | None
-    follows: bool = False
 
 
 class FoldedLog:
@@ -51,71 +42,51 @@ class FoldedLog:
         self._link, self._namespace, self._log = link, keys.namespace, Log(link, keys)
         self._kept: TemporaryArchive | None = None
 
-    def fold(self, id: str | None, *, is_searched: bool = True) -> TemporaryArchive:
+    def fold(self, id: str | None, *, is_searched: bool = True) -> Fold:
         """
         Fold the log's end; with *id*, the part about that schedule may do. Not *is_searched*: so may its history alone.
         """
+        from zsched.archive.temporary import folded
+
         kept = self._kept
         if kept is not None and (kept.rows >= 2 * _ROWS or kept.last is None):
             kept = None
         if id is None or (kept is not None and kept.is_whole):
-            read = self._read(None, None if kept is None else kept.last)
-            if id is None or read.follows:
-                self._kept = archive = self._link.compute(self._folded, read, kept, None)
+            end, follows = self._read(None, None if kept is None else kept.last)
+            if id is None or follows:
+                self._kept = archive = self._link.compute(folded, end, kept if follows else None)
                 return archive
-        return self._link.compute(self._folded, self._read(id, None), None, None if is_searched else id)
+        end, _ = self._read(id, None)
+        return self._link.compute(folded, end, None) if is_searched else end
 
-    def answer(self, archive: TemporaryArchive, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a fold to a question, as a daemon's archive gives it."""
-        return self._link.compute(_answer, archive, about, arguments)
+    def _read(self, id: str | None, known: Position | None) -> tuple[LogEnd, bool]:
+        """Read the log backwards to the entry *known*, or as far as the bounds allow. Return True if that was there."""
+        from zsched.archive.temporary import LogEnd  # most clients fold nothing
 
-    def _read(self, id: str | None, known: Position | None) -> _Read:
-        """Read the log backwards to the entry *known*, or as far as the bounds allow."""
-        found, rows, wanted = list[Entry](), 0, None if id is None else _ScheduleParts(id)
-        first = last = None
-        for entry in self._log.back(_ENTRIES, for_ms=_LOOKED_FOR_MS):
-            if entry.position == known:
-                return _Read(found[::-1], first, last, follows=True)
+        found, rows, first, last, follows = list[Entry](), 0, None, None, False
+        back = self._log.back(_ENTRIES, for_ms=_LOOKED_FOR_MS)
+        for entry, part in ((entry, entry) for entry in back) if id is None else _parts_about(id, back):
+            if follows := entry.position == known:
+                break
             first, last = entry.position, last or entry.position
-            part = entry if wanted is None else wanted.part_of(entry)
             if part is not None:
                 found.append(part)
                 rows += max(_rows_in(part), part.size // _ROW_BYTES)
             if rows >= _ROWS:
                 break
-        return _Read(found[::-1], first, last)
-
-    def _folded(self, read: _Read, kept: TemporaryArchive | None, id: str | None) -> TemporaryArchive:
-        """Return *kept* with the entries that follow it, or a new archive with them."""
-        from zsched.archive.temporary import TemporaryArchive  # most clients fold nothing
-
-        archive = kept if kept is not None and read.follows else TemporaryArchive(self._namespace, read.first, id)
-        archive.add(read.entries, read.last)
-        return archive
+        return LogEnd(self._namespace, found[::-1], first, last), follows
 
 
-def _answer(archive: TemporaryArchive, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from zsched.storage.answering import answer_from
-
-    with archive.history() as history:
-        return answer_from(history, about, arguments)
-
-
-class _ScheduleParts:
-    """Takes from entries that are read backwards what concerns schedule *id*: also when leaders came and went."""
-
-    def __init__(self, id: str) -> None:
-        self._id, self._name, self._wants_leader = id, id.encode(), False
-
-    def part_of(self, entry: Entry) -> Entry | None:
-        """Return the part of *entry* that is needed, or None."""
+def _parts_about(id: str, back: Iterable[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
+    """Yield the entries *back*, each with its part that concerns schedule *id*, or tells when leaders came and went."""
+    name, wants_leader = id.encode(), False
+    for entry in back:
         is_term = entry.kind == TermEntry.kind
-        is_of_leader = is_term or (self._wants_leader and is_leaders(entry))
+        is_of_leader = is_term or (wants_leader and is_leaders(entry))
         if is_of_leader:
-            self._wants_leader = is_term  # its predecessor's last entry is the next one
-        if any(self._name in each for each in entry.body):
-            return narrowed(entry, self._id)
-        return entry if is_of_leader else None
+            wants_leader = is_term  # its predecessor's last entry is the next one
+        is_about = any(name in each for each in entry.body)
+        yield entry, narrowed(entry, id) if is_about else entry if is_of_leader else None
 
 
 def _rows_in(entry: Entry) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
@@ -26,21 +25,24 @@ from zsched.core.story.story import Chronicle
 from zsched.core.story.verdict import Stalled
 from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.folded import FoldedLog
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.questions import Questions
+from zsched.storage.questions import ask_archives
 from zsched.storage.queues import registered_queues, suspended, unheard
 from zsched.storage.workers import slot_holders
 
+if TYPE_CHECKING:
+    from zsched.storage.folded import Fold
+
+T = TypeVar("T")
 MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
 _WAIT_MS: Final = 1000  # for new entries, between checks for a loss of the log
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
-AskArchive = Callable[..., tuple[dict[str, Any] | None, Source]]
 
 
 _NEWEST: Final = str(SearchCursor(Position(0, 0, LAST_MS * 1000)))  # before the newest entry
@@ -65,13 +67,13 @@ class HistoryReader:
 
     def __init__(self, link: Link, keys: Keys, folded: FoldedLog | None = None) -> None:
         self._link, self._keys, self._folded = link, keys, folded or FoldedLog(link, keys)
-        self._questions, self._log = Questions(link, keys), Log(link, keys)
-        self._jobs, self._place = Jobs(link, keys), f"namespace {keys.namespace} of {link.where}"
+        self._log, self._jobs = Log(link, keys), Jobs(link, keys)
+        self._place = f"namespace {keys.namespace} of {link.where}"
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would wait for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
-        answer, source = self._query(id).ask("schedule", id=id, newest=newest, is_limited=self._is_limited)
+        answer, source = HistoryQuery(self, id).ask("schedule", id=id, newest=newest, is_limited=self._is_limited)
         return Chronicle(id, source, answer["changes"], answer["left_out"])
 
     def search(self, wanted: Wanted, after: str | None = None) -> Iterator[HistoryPage]:
@@ -82,7 +84,7 @@ class HistoryReader:
         Raises:
             ArchiveError: an archive stops to answer, or gives the same part again and again.
         """
-        left, query, over = wanted.limit, self._query(wanted.id), list[Change]()
+        left, query, over = wanted.limit, HistoryQuery(self, wanted.id), list[Change]()
         if after is None and wanted.words is not None and wanted.statuses:
             still_open = replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE)
             answer, _ = query.ask("search", wanted=still_open, after=None)
@@ -124,34 +126,32 @@ class HistoryReader:
 
     def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
         """Return the stalled queues in which some of *runs* wait; none if this user may not check."""
-        queues, found = {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}, {}
-        if queues:
-            with self._link.wire() as wire:
-                with suppress(RedisRefused):
-                    found = dict.fromkeys(unheard(wire, self._keys, queues), Stalled.UNHEARD)
-                with suppress(RedisRefused):
-                    found |= dict.fromkeys(queues, Stalled.SUSPENDED) if suspended(wire, self._keys.rq) else {}
-        return found
+        if not (queues := {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}):
+            return {}
+        if self._in_rq(lambda wire: suspended(wire, self._keys.rq), False):
+            return dict.fromkeys(queues, Stalled.SUSPENDED)
+        found = self._in_rq(lambda wire: unheard(wire, self._keys, queues), frozenset[str]())
+        return dict.fromkeys(found, Stalled.UNHEARD)
 
     def heard_queues(self) -> set[str] | None:
         """Return the queues with registered workers; None if this user may not read them."""
-        with suppress(RedisRefused), self._link.wire() as wire:
-            return registered_queues(wire, self._keys.rq)
-        return None
+        return self._in_rq(lambda wire: registered_queues(wire, self._keys.rq), None)
 
     def slot_holders(self, run: Run) -> list[Run]:
         """Return some jobs with a slot of the rate limit that *run* waits for; none if this user may not read them."""
-        with suppress(RedisRefused), self._link.wire() as wire:
-            limit = wire.execute("HGET", self._keys.rq.job(run.id), "rate_limit_key")
-            return slot_holders(wire, self._keys, text(limit)) if limit else []
-        return []
+        limit = self._in_rq(lambda wire: wire.execute("HGET", self._keys.rq.job(run.id), "rate_limit_key"), None)
+        return self._in_rq(lambda wire: slot_holders(wire, self._keys, text(limit)), []) if limit else []
 
     def host_of(self, worker: str) -> str | None:
         """Return the host of *worker*; None if RQ has forgotten it, or if this user may not read it."""
+        host = self._in_rq(lambda wire: wire.execute("HGET", self._keys.rq.worker(worker), "hostname"), None)
+        return in_a_line(text(host)) if host else None
+
+    def _in_rq(self, read: Callable[[Wire], T], otherwise: T) -> T:
+        """Return what *read* reads of RQ's queues and workers; *otherwise* if this user may not."""
         with suppress(RedisRefused), self._link.wire() as wire:
-            host = wire.execute("HGET", self._keys.rq.worker(worker), "hostname")
-            return in_a_line(text(host)) if host else None
-        return None
+            return read(wire)
+        return otherwise
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """
@@ -187,16 +187,16 @@ class HistoryReader:
 
     def counts(self, wanted: WantedCounts) -> tuple[dict[str, Any], Source]:
         """Return counts of the past as ``archive.counts.counts_of`` does, and their source."""
-        return self._query(None).ask("counts", wanted=wanted)
+        return HistoryQuery(self, None).ask("counts", wanted=wanted)
 
     def log_search(self, **wanted: Any) -> tuple[list[Entry], int | None, Source]:
         """Return entries as ``archive.lookups.log_search`` does, the time that it reached, and their source."""
-        answer, source = self._query(None).ask("log_search", **wanted)
+        answer, source = HistoryQuery(self, None).ask("log_search", **wanted)
         return answer["entries"], answer["reached_us"], source
 
     def effects(self, since_ms: int, until_ms: int) -> tuple[dict[str, Any], Source]:
         """Return the net effects of what people and programs did in [since_ms, until_ms), and their source."""
-        return self._query(None).ask("effects", since_us=since_ms * 1000, until_us=until_ms * 1000)
+        return HistoryQuery(self, None).ask("effects", since_us=since_ms * 1000, until_us=until_ms * 1000)
 
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
@@ -209,7 +209,7 @@ class HistoryReader:
         Raises:
             ArchiveError: an archive gives the same part again and again.
         """
-        ran, read_to, query = set[int](), dict[str, int](), self._query(id)
+        ran, read_to, query = set[int](), dict[str, int](), HistoryQuery(self, id)
         while True:
             answer, source = query.ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
             ran.update(answer["ran"])
@@ -265,12 +265,9 @@ class HistoryReader:
 
     # -- query ---------------------------------------------------------------------------------------
 
-    def _query(self, id: str | None) -> HistoryQuery:
-        return HistoryQuery(self._ask_archive, self._folded, id)
-
     def _ask_archive(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
         """Return a daemon's answer and its source; or None, and the problem."""
-        answer = self._questions.ask(about, **arguments)
+        answer = ask_archives(self._link, self._keys, about, **arguments)
         if "error" in answer:
             problem = str(answer["error"])
         else:
@@ -287,16 +284,15 @@ class HistoryQuery:
     log answers all.
     """
 
-    def __init__(self, ask_archive: AskArchive, folded: FoldedLog, id: str | None) -> None:
-        self._ask_archive, self._folded, self._id = ask_archive, folded, id
-        self._was_answered = False
-        self._answer: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None  # of the folded log
+    def __init__(self, history: HistoryReader, id: str | None) -> None:
+        self._history, self._id, self._was_answered = history, id, False
+        self._fold: Fold | None = None
         self._source: Source  # of the last answer
 
     def ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any], Source]:
         """Return the answer, and its source. Raises ArchiveError: an archive answered, and now none does."""
-        if self._answer is None:
-            answer, self._source = self._ask_archive(about, **arguments)
+        if self._fold is None:
+            answer, self._source = self._history._ask_archive(about, **arguments)
             if answer is not None:
                 self._was_answered = True
                 return answer, self._source
@@ -304,9 +300,11 @@ class HistoryQuery:
                 after = arguments.get("after")
                 remedy = "ask again" if after is None else f"the search continues after cursor {after}"
                 raise ArchiveError(f"{self._source.problem}; {remedy}")
-            fold = self._folded.fold(self._id, is_searched=about == "search")
-            self._answer, self._source = partial(self._folded.answer, fold), self._source.of_log(fold.first, fold.last)
-        return self._answer(about, arguments), self._source
+            self._fold = self._history._folded.fold(self._id, is_searched=about == "search")
+            self._source = self._source.of_log(self._fold.first, self._fold.last)
+        from zsched.storage.answering import answer_from  # most clients fold nothing
+
+        return self._history._link.compute(answer_from, self._fold.history(), about, arguments), self._source
 
 
 def understood(answer: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple, Self
 
-from zsched.core.clock import Clock, SystemClock
+from zsched.core.clock import SYSTEM, Clock
 from zsched.core.entry import Entry, Position
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
@@ -70,7 +70,7 @@ class Log:
         before: Position | None = None,
         most_bytes: float = float("inf"),
         for_ms: float = float("inf"),
-        clock: Clock | None = None,
+        clock: Clock = SYSTEM,
     ) -> Iterator[list[Entry]]:
         """
         Yield the log from its end, or *before* a position, page by page, the newest entry first. Stop after *most*
@@ -80,7 +80,6 @@ class Log:
         Pages grow while entries are small. Large entries come one by one, so no command keeps the server busy for long.
         The newest page is always read, also with smaller bounds.
         """
-        clock = clock or SystemClock()
         pages, last = Pages(MOST_AT_ONCE, _PAGE_BYTES, _FEW), f"({before.id}" if before else "+"
         left, left_bytes = most, most_bytes
         until_ms = clock.monotonic_ms() + for_ms

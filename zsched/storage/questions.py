@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.entry import Position
 from zsched.errors import RedisRefused, RedisUnavailable
-from zsched.storage.archivers import ALIVE_MS, Archivers
+from zsched.storage.archivers import ALIVE_MS, reports_of
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -63,42 +63,35 @@ class Question(NamedTuple):
         return None
 
 
-class Questions:
-    """The asking side."""
+def ask_archives(link: Link, keys: Keys, about: str, **arguments: Any) -> dict[str, Any]:
+    """
+    Return an archive's answer. Its ``error`` says why there is none: no archive is there, Redis refuses the question as
+    any write, or none answered in time, or only unreadably.
 
-    def __init__(self, link: Link, keys: Keys) -> None:
-        self._link, self._keys = link, keys
-        self._wait_s = min(WAIT_S, link.timeout_s / 2)  # less than the timeout, because a busy Redis ends waits late
-
-    def ask(self, about: str, **arguments: Any) -> dict[str, Any]:
-        """
-        Return the answer. Its ``error`` says why there is none: no archive is there, Redis refuses the question as any
-        write, or none answered in time, or only unreadably.
-
-        Raises:
-            RedisUnavailable, RedisRefused.
-        """
-        now_ms, reports = server_now_ms(self._link, self._keys), Archivers(self._link, self._keys).reports()
-        if not any(one.is_present(now_ms) for one in reports):
-            return {"error": f"no archive reported within {ALIVE_MS // 1000} s"}
-        last = Log(self._link, self._keys).last()
-        question = Question(uuid.uuid4().hex, about, arguments, last.position if last else None)
-        ask_key, answer_key = self._keys.ask(), self._keys.answer(question.id)
-        with self._link.wire() as wire:
-            try:
-                wire.execute("RPUSH", ask_key, question.text)
-            except (RedisRefused, RedisUnavailable) as error:
-                if (refusal := WriteRefusal.from_error(error.__cause__)) is None:
-                    raise
-                return {"error": f"Redis refuses writes: {refusal.sentence}"}
-            wire.execute("PEXPIRE", ask_key, KEPT_MS)
-            if (answered := wire.execute("BLPOP", answer_key, self._wait_s)) is None:
-                wire.execute("LREM", ask_key, 1, question.text)
-        with suppress(*UNREADABLE):
-            answer = json.loads(answered[1]) if answered else None
-            if isinstance(answer, dict):
-                return answer
-        return {"error": f"no archive answered within {self._wait_s:g} s"}
+    Raises:
+        RedisUnavailable, RedisRefused.
+    """
+    now_ms, reports = server_now_ms(link, keys), reports_of(link.execute("HGETALL", keys.archivers()))
+    if not any(one.is_present(now_ms) for one in reports):
+        return {"error": f"no archive reported within {ALIVE_MS // 1000} s"}
+    last, wait_s = Log(link, keys).last(), min(WAIT_S, link.timeout_s / 2)  # a busy Redis ends waits late
+    question = Question(uuid.uuid4().hex, about, arguments, last.position if last else None)
+    ask_key, answer_key = keys.ask(), keys.answer(question.id)
+    with link.wire() as wire:
+        try:
+            wire.execute("RPUSH", ask_key, question.text)
+        except (RedisRefused, RedisUnavailable) as error:
+            if (refusal := WriteRefusal.from_error(error.__cause__)) is None:
+                raise
+            return {"error": f"Redis refuses writes: {refusal.sentence}"}
+        wire.execute("PEXPIRE", ask_key, KEPT_MS)
+        if (answered := wire.execute("BLPOP", answer_key, wait_s)) is None:
+            wire.execute("LREM", ask_key, 1, question.text)
+    with suppress(*UNREADABLE):
+        answer = json.loads(answered[1]) if answered else None
+        if isinstance(answer, dict):
+            return answer
+    return {"error": f"no archive answered within {wait_s:g} s"}
 
 
 class Inbox:

@@ -127,11 +127,11 @@ class Reader:
         with self._link.wire() as wire:
             if sum(wire.execute_all(sizes)) < _FEW:
                 return None
-        from zsched.storage.questions import UNREADABLE, Questions  # few listings ask an archive
+        from zsched.storage.questions import UNREADABLE, ask_archives  # few listings ask an archive
 
         last = Log(self._link, self._keys).last()
         with suppress(RedisRefused, *UNREADABLE):
-            answer = Questions(self._link, self._keys).ask("waiting", facets=list(facets))
+            answer = ask_archives(self._link, self._keys, "waiting", facets=list(facets))
             if last is None or int(answer["source"]["as_of_us"]) >= last.position.t_us:
                 return [(due and int(due), str(id)) for due, id in answer["waiting"]]
         return None

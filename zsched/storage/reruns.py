@@ -18,7 +18,7 @@ from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
-from zsched.storage.questions import Questions
+from zsched.storage.questions import ask_archives
 from zsched.storage.scripts import Scripts
 from zsched.storage.signing import Signer
 
@@ -37,7 +37,7 @@ class Reruns:
 
     def __init__(self, link: Link, keys: Keys, by: str = "", signer: Signer | None = None) -> None:
         self._link, self._keys, self._scripts, self._signer = link, keys, Scripts(link, keys, by), signer
-        self._jobs, self._questions = Jobs(link, keys, tracebacks=False), Questions(link, keys)
+        self._jobs = Jobs(link, keys, tracebacks=False)
 
     def retry(self, run_ids: Sequence[str], *, is_once: bool = False, op: str | None = None) -> dict[str, IdOutcome]:
         """
@@ -97,7 +97,7 @@ class Reruns:
         Ask an archive for the original fields of the job of *run_id*. []: they are deleted. None: no run is known, or
         no archive answered for the returned reason.
         """
-        answer = self._questions.ask("record", run_id=run_id)
+        answer = ask_archives(self._link, self._keys, "record", run_id=run_id)
         if "record" not in answer:
             return None, str(answer.get("error", "the archive's answer is not understood"))
         record = answer["record"]

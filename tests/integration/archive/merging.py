@@ -11,7 +11,7 @@ import pytest
 from tests.breadth import some
 from tests.builders.leaders import begin_term
 from tests.builders.scenes import Scene, schedule
-from tests.states import State
+from tests.states import State, state_of
 from zsched.archive import Archive
 from zsched.core.clock import ManualClock
 from zsched.core.log.kinds import changes
@@ -129,7 +129,7 @@ def skips(scene: Scene) -> set[tuple[str, str]]:
     """Return the open runs that must not be pushed again if their push is uncertain."""
     return {
         row.key
-        for row in scene.archive.state()
+        for row in state_of(scene.archive)
         if row.place == "open" and b"s" in row.job_fields().get(b"zs", b"") + row.own_fields().get(b"flags", b"")
     }
 

@@ -13,6 +13,7 @@ from tests.builders.scenes import Scene, assert_state_is_redis_own, schedule
 from tests.faults.archives import history
 from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
+from tests.states import state_of
 from zsched import Client
 from zsched.archive import START
 from zsched.archive.places import facts_at
@@ -35,7 +36,7 @@ SEEDS = some(range(4), 0, 1)
 
 
 def states(scene: Scene) -> dict[str, str]:
-    return {row.id: row.place for row in scene.archive.state()}
+    return {row.id: row.place for row in state_of(scene.archive)}
 
 
 def leave_behind(scene: Scene) -> None:
@@ -251,7 +252,7 @@ def test_a_following_archive_has_the_state_of_redis(scene: Scene, seed: int) -> 
     assert scene.log() == history(scene.archive.path)
     assert (START, 0) == (scene.archive.complete_since, scene.archive.unknown_entries)
     assert len(scene.queued()) > 10
-    assert scene.queued() == {f"{row.id}-{row.run}" for row in scene.archive.state() if row.place == "open"}
+    assert scene.queued() == {f"{row.id}-{row.run}" for row in state_of(scene.archive) if row.place == "open"}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

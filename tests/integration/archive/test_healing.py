@@ -16,6 +16,7 @@ from tests.builders.scenes import Scene, schedule
 from tests.clocks import now_ms
 from tests.faults.leases import end_hold
 from tests.prefix import RQ
+from tests.states import state_of
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.config.settings import ArchiveSettings, Settings
@@ -73,7 +74,7 @@ def test_an_unreadable_entry_is_healed_from_redis_and_the_history_is_kept(scene:
     assert (complete_since, len(scene.log())) == (scene.archive.complete_since, numbered)
     assert (0, 0) == (scene.archive.unknown_entries, scene.archive.unreadable_entries)
     assert scene.in_redis() == scene.in_archive()
-    assert "open" == next(row.place for row in scene.archive.state() if row.id == "a")
+    assert "open" == next(row.place for row in state_of(scene.archive) if row.id == "a")
     assert scene.log()[-1].position == scene.archive.position
 
 
@@ -155,7 +156,7 @@ def test_an_id_with_a_newline_is_dropped_without_a_bootstrap(scene: Scene) -> No
     with capture_logs() as told:
         assert scene.follower.step()
     assert 0 == scene.archive.unknown_entries
-    assert {"a": "open"} == {row.id: row.place for row in scene.archive.state()}
+    assert {"a": "open"} == {row.id: row.place for row in state_of(scene.archive)}
     assert [2] == [event["number"] for event in told if event["event"] == "log_ids_dropped"]
     assert 2000 > sum(len(text) for text in scene.log()[-1].texts)
 

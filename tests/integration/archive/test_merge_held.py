@@ -14,6 +14,7 @@ from rq.job import Job
 from tests.builders.scenes import Scene, rows_put_back, schedule
 from tests.builders.workers import perform
 from tests.integration.archive.merging import due_now, lose, put_back, run, said, snapshot, watch
+from tests.states import state_of
 from zsched.core.entry import Position
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.outcomes import What
@@ -91,7 +92,7 @@ def ends(scene: Scene) -> list[tuple[str, str]]:
 
 def open_runs(scene: Scene) -> dict[str, Any]:
     """Return the notes of the archive's open runs, by run id."""
-    return {"-".join(row.key): row.note for row in scene.archive.state() if row.place == "open"}
+    return {"-".join(row.key): row.note for row in state_of(scene.archive) if row.place == "open"}
 
 
 def job_of(scene: Scene, run_id: str) -> dict[bytes, bytes]:

@@ -17,6 +17,7 @@ from tests.integration.archive.merging import (
     trim,
     watch,
 )
+from tests.states import state_of
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
@@ -78,7 +79,7 @@ def test_another_data_set_is_never_changed(scene: Scene) -> None:
 
     assert ArchiveState.REFUSED is watched.follower.state
     assert (before, gens) == (scene.log(), scene.archive.gens)
-    assert {"mine"} == {row.id for row in scene.archive.state()}
+    assert {"mine"} == {row.id for row in state_of(scene.archive)}
 
 
 @pytest.mark.parametrize("moment", ["comparing", "restore", "merged"])

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.builders.entries import put
 from tests.builders.scenes import Scene, schedule
+from tests.states import state_of
 from zsched.archive import Archive, places, recalling
 from zsched.config.settings import ArchiveSettings, RedisSettings, Settings
 from zsched.config.urls import address_of
@@ -206,7 +207,7 @@ def test_an_archive_stops_before_the_first_entry_of_a_newer_format(scene: Scene,
 
     assert ([False] * 3, last) == (steps, scene.archive.position)
     assert (ArchiveState.OUTDATED, 0) == (scene.follower.state, scene.follower.hold_for_ms)
-    assert {"a", "b"} == {row.id for row in scene.archive.state()}
+    assert {"a", "b"} == {row.id for row in state_of(scene.archive)}
     assert "upgrade zsched here" in str(scene.follower.refusal)
 
 
@@ -252,7 +253,7 @@ def test_a_new_archive_does_not_bootstrap_where_a_newer_zsched_led(scene: Scene,
     assert [False] * 3 == [scene.follower.step() for _ in range(3)]
 
     assert (ArchiveState.OUTDATED, None) == (scene.follower.state, scene.archive.position)
-    assert [] == list(scene.archive.state())
+    assert [] == list(state_of(scene.archive))
 
 
 def test_an_archive_refuses_a_namespace_of_an_older_format(scene: Scene) -> None:

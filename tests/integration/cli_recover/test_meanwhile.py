@@ -20,6 +20,7 @@ from tests.faults.archives import await_caught_up
 from tests.faults.leases import end_hold
 from tests.integration.cli_recover.losses import HOUR_S, Recover, copied, dump, listed, lose_all, populate
 from tests.prefix import RQ
+from tests.states import state_of
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.cli import program
@@ -255,10 +256,10 @@ def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: R
 def test_recover_only_reads_an_archive_that_a_daemon_writes(scene: Scene, zsched: Recover, redis_url: str) -> None:
     lose_all(scene)
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": str(scene.archive.path)}
-    before = sorted(scene.archive.state(), key=lambda each: each.key)
+    before = sorted(state_of(scene.archive), key=lambda each: each.key)
 
     command = [sys.executable, "-m", "zsched.cli", "archive", "recover"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=True)
 
     assert ("", True) == (done.stderr, "restored 4 schedules" in done.stdout)
-    assert before == sorted(scene.archive.state(), key=lambda each: each.key)
+    assert before == sorted(state_of(scene.archive), key=lambda each: each.key)

@@ -7,6 +7,7 @@ from tests.builders.leaders import begin_term
 from tests.builders.scenes import Scene
 from tests.integration.cli_recover.losses import HOUR_S, Recover, dump, listed, lose_all, populate
 from tests.prefix import RQ
+from tests.states import state_of
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
 from zsched.client.calls import caller
@@ -150,7 +151,7 @@ def test_recover_reports_a_run_that_cannot_be_pushed_again(scene: Scene, zsched:
 
 def test_recover_reports_runs_that_it_leaves_to_rq(scene: Scene, zsched: Recover) -> None:
     lose_all(scene)
-    runs = [row.key for row in scene.archive.state() if row.place == "open"]
+    runs = [row.key for row in state_of(scene.archive) if row.place == "open"]
     for key in runs:  # as a worker does that had them, without a job left
         Job("-".join(key), connection=scene.redis).set_status(JobStatus.FAILED)
 

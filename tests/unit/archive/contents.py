@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.states import state_of
 from zsched.archive import Archive
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
@@ -22,7 +23,7 @@ def archived(path: Path, entries: Sequence[Entry], namespace: str = "default", *
 
 def places(archive: Archive) -> dict[str, str]:
     """Return the places by run id or id."""
-    return {f"{row.id}-{row.run}" if row.run else row.id: row.place for row in archive.state()}
+    return {f"{row.id}-{row.run}" if row.run else row.id: row.place for row in state_of(archive)}
 
 
 def rows(path: Path, query: str) -> list[Any]:

@@ -8,6 +8,7 @@ import pytest
 from tests.builders.entries import SECOND_US, T_US, at, cancel, enqueue, entry, fire, put, put_recurring
 from tests.builders.records import DUE_MS, one_shot, open_run
 from tests.prefix import RQ
+from tests.states import state_of
 from tests.unit.archive.contents import archived, places, prune, rows, take
 from zsched.archive import START, Archive
 from zsched.archive.body import COLUMNS, entry_of, unpack
@@ -46,7 +47,7 @@ def test_a_new_pause_begins_with_its_own_note_not_with_an_ended_pause_of_one_tra
     resumed = entry(2, "resume", "rows", 1, "a", f"low {DUE_MS}")
     take(archive, resumed, fire(3, f"a-{DUE_MS}"), put(4, "a", due_ms=DUE_MS + 1, paused="a"))
 
-    state = {row.run: row for row in archive.state()}
+    state = {row.run: row for row in state_of(archive)}
     assert {str(DUE_MS): "open", str(DUE_MS + 1): "paused"} == {run: row.place for run, row in state.items()}
     since_ms = (T_US + 4 * SECOND_US) // 1000
     assert f"{since_ms} {DISABLED}" == state[str(DUE_MS + 1)].note
@@ -202,7 +203,7 @@ def test_arguments_without_keep_args_are_stored_only_while_a_run_needs_them(path
         take(archive, put(1, "a", data=SECRET), put_recurring(2, "r", data=SECRET), put(3, "z"))
         archive.append([enqueue(4, f"now-{DUE_MS}", data=SECRET)])
         prune(archive)
-        assert {SECRET, b"call"} == {row.job_fields()[b"data"] for row in archive.state()}
+        assert {SECRET, b"call"} == {row.job_fields()[b"data"] for row in state_of(archive)}
 
         archive.append([cancel(5, "a"), cancel(6, "r"), fire(7, cancelled=f"now-{DUE_MS}=canceled")])
         prune(archive)
@@ -216,7 +217,7 @@ def test_arguments_of_a_run_are_kept_until_its_end(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([put(1, "a", data=SECRET), put(2, "b"), fire(3, f"a-{DUE_MS}", f"b-{DUE_MS}"), put(4, "z")])
         prune(archive)
-        assert [SECRET, b"call", b"call"] == [row.job_fields()[b"data"] for row in archive.state()]
+        assert [SECRET, b"call", b"call"] == [row.job_fields()[b"data"] for row in state_of(archive)]
 
         archive.append([entry(5, "end", "rows", 1, f"a-{DUE_MS}", "succeeded", "", "{}")])
         prune(archive)
@@ -248,7 +249,7 @@ def test_arguments_are_stored_again_when_a_bootstrap_reads_their_entry(path: Pat
         archive.append([put(1, "a", data=SECRET)])
         archive.end_bootstrap(START)
 
-        assert [SECRET] == [row.job_fields()[b"data"] for row in archive.state()]
+        assert [SECRET] == [row.job_fields()[b"data"] for row in state_of(archive)]
 
 
 def test_pruning_removes_old_history_except_entries_that_the_state_needs(archive: Archive) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.breadth import some
 from tests.builders.entries import enqueue, entry, fire, put, put_recurring
 from tests.builders.records import DUE_MS
+from tests.states import state_of
 from tests.unit.archive.contents import SteppingClock, archived, change, rows
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of, history_row, pack, position_of, unpack, with_arguments
@@ -53,7 +54,7 @@ def look(path: Path) -> tuple[list[Any], int]:
         steps = 1
         while archive.check_step(5, ManualClock()):
             steps += 1
-        return list(archive.state()), steps
+        return list(state_of(archive)), steps
 
 
 def flipped(value: Any) -> Any:
@@ -184,7 +185,7 @@ def test_a_missing_entry_that_a_schedule_needs_is_found(tmp_path: Path) -> None:
     change(path, "DELETE FROM entry WHERE n = 1")
 
     with closing(Archive(path, "default")) as archive, pytest.raises(ArchiveCorrupt, match="history entry 1 "):
-        list(archive.state())
+        list(state_of(archive))
     with pytest.raises(ArchiveCorrupt, match="history entry 1 "):
         look(path)
 

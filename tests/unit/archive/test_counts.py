@@ -149,6 +149,16 @@ def test_an_abandoned_bootstrap_takes_its_counts_away(path: Path) -> None:
     assert before == numbers(path)
 
 
+def test_fires_that_a_bootstrap_copies_are_counted_at_their_time(path: Path) -> None:
+    with closing(Archive(path, "default")) as archive:
+        archive.begin_bootstrap()
+        archive.copy([put(1, MAIL, "a", "b"), fire(2, "a", "b")])
+        archive.end_bootstrap("start")
+
+    assert {"fired": 2} == numbers(path)
+    assert stored(path) == again(path)
+
+
 def test_old_counts_and_unused_series_are_deleted_with_the_history(path: Path) -> None:
     of_rules_and_one_shots(path)
     later = _at(advance(10, "s"), 3 * 86_400)

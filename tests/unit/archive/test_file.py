@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.entries import put
+from tests.states import state_of
 from tests.unit.archive.contents import archived
 from zsched.archive import Archive
 from zsched.archive import file as module
@@ -272,7 +273,7 @@ def test_a_full_disk_is_a_failure_and_committed_entries_stay(tmp_path: Path) -> 
     archive.close()
 
     with closing(Archive(path, "default")) as again:
-        assert 1 == len(list(again.state()))
+        assert 1 == len(list(state_of(again)))
 
 
 def test_every_file_of_a_corrupt_archive_is_set_aside(tmp_path: Path) -> None:
@@ -293,7 +294,7 @@ def test_an_archive_that_was_set_aside_can_still_be_opened(tmp_path: Path) -> No
     kept = set_aside(path, "corrupt", "20261121T080000")
 
     with closing(Archive(kept, "default")) as old, closing(Archive(path, "default")) as new:
-        assert (1, 0) == (len(list(old.state())), len(list(new.state())))
+        assert (1, 0) == (len(list(state_of(old))), len(list(state_of(new))))
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_mount(), reason="no file system in memory here")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.builders.entries import advance, cancel, end, entry, fire, put, put_recurring, restore
 from tests.builders.records import DUE_MS, OLD_US, RUN, one_shot, open_run, rule
+from tests.states import state_of
 from tests.unit.archive.contents import places, take
 from zsched.archive import Archive
 from zsched.core.entry import Entry
@@ -48,7 +49,7 @@ def test_a_restore_replaces_any_earlier_state(archive: Archive, name: str, befor
     else:
         take(archive, *BEFORE[before], restore(5, given))
 
-    left = {one.key for one in archive.state()}
+    left = {one.key for one in state_of(archive)}
     of_row = {("a", given.run)} if expected else set()
     if given.is_schedule:  # what replaces it: open runs stay
         run_stays = {("a", RUN)} if before == "an open run" else set()
@@ -57,7 +58,7 @@ def test_a_restore_replaces_any_earlier_state(archive: Archive, name: str, befor
         schedules = {"another rule": {("a", "")}, "another time": {("a", "5")}, "paused": {("a", "5")}}
         assert of_row | schedules.get(before, set()) == left
     if expected:
-        [found] = [one for one in archive.state() if one.key == ("a", given.run)]
+        [found] = [one for one in state_of(archive) if one.key == ("a", given.run)]
         assert expected == (found.place, found.due_ms, found.nominal_ms, found.last, found.note, found.t_us)
 
 
@@ -66,21 +67,21 @@ def test_folding_twice_ends_in_the_same_state(archive: Archive, name: str) -> No
     given, _ = FOLDED[name]
     entries = [put(1, "b"), restore(2, given), put(3, "c"), end(4, f"b-{RUN}")]
     take(archive, *entries)
-    once = list(archive.state())
+    once = list(state_of(archive))
 
     archive.begin_bootstrap()
     archive.append(entries)
     archive.append(entries)
     archive.end_bootstrap("start")
 
-    assert once == list(archive.state())
+    assert once == list(state_of(archive))
     assert 0 == archive.unknown_entries
 
 
 def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None:
     take(archive, restore(1, open_run(), rule(), one_shot(id="b")))
 
-    found = {one.id: one for one in archive.state()}
+    found = {one.id: one for one in state_of(archive)}
     given = ("", open_run()), ("low", rule()), ("low", one_shot())
     assert [(lane, one.job_fields()) for lane, one in given] == [
         (found[id].lane, found[id].job_fields()) for id in "arb"
@@ -93,7 +94,7 @@ def test_a_restored_schedule_changes_with_the_entries_that_follow(archive: Archi
     take(archive, advance(2, ADVANCED), fire(3, f"a-{RUN}"), cancel(4, "b"))
 
     assert {"r": "due", f"r-{RUN}": "open", f"a-{RUN}": "open"} == places(archive)
-    assert b"call" == next(one for one in archive.state() if one.key == ("r", RUN)).job_fields()[b"data"]
+    assert b"call" == next(one for one in state_of(archive) if one.key == ("r", RUN)).job_fields()[b"data"]
 
 
 def test_an_ended_run_is_not_open_and_its_schedule_stays(archive: Archive) -> None:
@@ -129,7 +130,7 @@ def test_a_broken_entry_changes_nothing_and_is_kept(path: Path, broken: Entry, k
 
 def test_a_state_is_kept_until_a_pause_and_restored_with_its_schedule(archive: Archive) -> None:
     def states() -> set[str]:
-        return {row.state for row in archive.state() if row.key == ("r", "")}
+        return {row.state for row in state_of(archive) if row.key == ("r", "")}
 
     take(archive, put_recurring(1, "r"), entry(2, "state", "rows", 1, "r", "failures=2"))
     assert {"failures=2"} == states()

@@ -199,9 +199,9 @@ def backfilled(seq: int, id: str, *times: int) -> Entry:
 
 def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_MS) -> list[int]:
     with History(path) as history:
-        times_ms, read_to = ran_in(history, id, start_ms, end_ms, clock=SteppingClock(0))
-    assert read_to is None
-    return times_ms
+        answer = ran_in(history, id=id, start_ms=start_ms, end_ms=end_ms, read_to={}, clock=SteppingClock(0))
+    assert answer["read_to"] is None
+    return sorted(answer["ran"])
 
 
 def test_fired_backfilled_and_restored_occurrences_ran(path: Path) -> None:
@@ -245,8 +245,10 @@ def test_a_long_search_answers_part_by_part(path: Path) -> None:
 
     with History(path) as history:
         while read_to is not None:
-            times_ms, read_to = ran_in(history, "r", START_MS, END_MS, read_to, SteppingClock(300))
-            parts.append(times_ms)
+            known = {history.id: read_to, "of another archive": 9}
+            part = ran_in(history, id="r", start_ms=START_MS, end_ms=END_MS, read_to=known, clock=SteppingClock(300))
+            parts.append(sorted(part["ran"]))
+            read_to = part["read_to"]
 
     assert [second(n) for n in range(2, 12)] == [ms for part in parts for ms in part]
     assert len(parts) > 3

@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import SteppingClock, archived, prune, rows
 from zsched.archive import Archive, History
 from zsched.archive.lookups import waiting_with
+from zsched.core.clock import SYSTEM, Clock
 from zsched.core.entry import Entry
 from zsched.core.facets import Facets
 
@@ -36,7 +36,7 @@ def put_rules(seq: int, *tags: str) -> Entry:
     return entry(seq, "put_recurring", "shapes", len(tags), *shapes, "rows", len(ids), *lines)
 
 
-def waiting(path: Path, facets: Facets = ACME, clock: Any = None) -> list[str] | None:
+def waiting(path: Path, facets: Facets = ACME, clock: Clock = SYSTEM) -> list[str] | None:
     """Return the ids with *facets*, in order."""
     with History(path) as history:
         found = waiting_with(history, facets=facets, clock=clock)["waiting"]

@@ -11,6 +11,7 @@ from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import SteppingClock, archived, prune
 from zsched.archive import Archive, History
 from zsched.archive.lookups import log_search
+from zsched.core.clock import SYSTEM, Clock
 from zsched.core.entry import Entry
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run import Run, RunStatus
@@ -20,7 +21,7 @@ def cancelled(seq: int, id: str, by: str) -> Entry:
     return entry(seq, "cancel", "rows", 1, id, 5, by=by)
 
 
-def found(path: Path, clock: Any = None, **wanted: Any) -> tuple[list[int], bool]:
+def found(path: Path, clock: Clock = SYSTEM, **wanted: Any) -> tuple[list[int], bool]:
     """Return the numbers of the entries, and whether there may be more."""
     given = {"by": None, "id": None, "what": None, "limit": 100} | wanted
     with History(path) as history:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.builders.entries import T_US, advance, cancel, enqueue, entry, fire, put, put_recurring, restore
 from tests.builders.records import DUE_MS, TEMPLATE, open_run
+from tests.states import state_of
 from tests.unit.archive.contents import archived, places, rows
 from zsched.archive import Archive, History
 from zsched.archive.body import unpack
@@ -108,7 +109,7 @@ def test_a_retry_keeps_the_schedule_of_its_id_and_opens_the_run(archive: Archive
     archive.append([retried(2)])
 
     assert before | {AGAIN: "open"} == places(archive)
-    [record] = [row for row in archive.state() if row.place == "open"]
+    [record] = [row for row in state_of(archive) if row.place == "open"]
     assert {b"origin": b"mail", b"data": b"call"} == record.job_fields()
 
 
@@ -147,7 +148,7 @@ def test_an_entry_of_many_retries_opens_each_run_with_its_own_record(path: Path)
     with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([many])
 
-        records = {row.id: row.job_fields() for row in archive.state()}
+        records = {row.id: row.job_fields() for row in state_of(archive)}
 
     assert {b"origin": b"mail", b"data": b"one"} == {name: records["a"][name] for name in (b"origin", b"data")}
     assert {b"origin": b"sms", b"data": b"two"} == records["b"]

@@ -6,7 +6,8 @@ schedules and runs did it change, and what is their new state (``rows``)? What h
 counter add (``counts``)? Which records does it have, and where are their arguments (``record_of``, ``owners``,
 ``payloads``)? Readers ask these questions and never compare kinds, so a new kind needs no change in readers.
 
-An entry is parsed once, when the first question needs it. ``reading`` converts the errors.
+An entry is parsed once, when the first question needs it. Questions are asked inside of a ``with`` block of it, which
+converts the errors of a malformed entry.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
-from zsched.core.entry import Entry, UnknownEntry, expect, reading, rows_of, text
+from zsched.core.entry import Entry, UnknownEntry, UnreadableEntry, expect, rows_of, text
 from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.log.rows import Row
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import SEARCHED, Outcome, What, outcome_of
 from zsched.core.occurrences.policy import Passed
-from zsched.core.record import Key, Place, Record, RecordFields
+from zsched.core.record import Key, Place, Record
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
+from zsched.core.wording import truncated
 
 T = TypeVar("T")
+_MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed
 KINDS: Final[dict[str, type[ParsedEntry]]] = {}  # by name; ``zsched.core.log`` imports the modules of all of them
 
 
@@ -95,6 +98,15 @@ class ParsedEntry:
     def of(cls, entry: Entry) -> Self | None:
         """Parse *entry* if it is of this kind; else return None."""
         return cls(entry) if entry.kind == cls.kind else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Convert the error of a question to a malformed entry. Raises UnreadableEntry."""
+        if error is not None and isinstance(error, _MALFORMED):
+            which, reason = f"log entry {self.entry.position.id} ({self.entry.kind})", truncated(repr(error))
+            raise UnreadableEntry(f"{which} cannot be read: {reason}") from error
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -179,10 +191,6 @@ class ParsedEntry:
         """Return the record in row *number*. Raises UnknownEntry."""
         raise UnknownEntry(f"entry {self.entry.position.id} ({self.entry.kind}) holds no record")
 
-    def fields_of_records(self) -> Sequence[RecordFields]:
-        """Return the fields of all its records."""
-        return ()
-
     def owners(self) -> Sequence[Key]:
         """Return the keys of the schedules or runs with records in the rows."""
         return ()
@@ -198,13 +206,10 @@ class ParsedEntry:
     def logged_put(self, id: str) -> LoggedPut | None:
         """Return the record of schedule *id*, not of its runs."""
         for number, (owner, _) in enumerate(self.owners()):
-            if owner == id and self.has_schedule(number):
-                return LoggedPut(self.entry.position.id, self.record_of(number), self.replaces(number))
+            record = self.record_of(number) if owner == id else None
+            if record is not None and record.is_schedule and record.place is not Place.GONE:
+                return LoggedPut(self.entry.position.id, record, self.replaces(number))
         return None
-
-    def has_schedule(self, number: int) -> bool:
-        """Return True if the record in row *number* is of a schedule, False if it is of a run."""
-        return True
 
     def replaces(self, number: int) -> bool:
         """Return True if row *number* is a put of a schedule that existed before."""
@@ -305,15 +310,8 @@ class RecordsEntry(ParsedEntry, kind=""):
     def record_of(self, number: int) -> Record:
         return self.found[number][1]
 
-    def fields_of_records(self) -> Sequence[RecordFields]:
-        return [(record.shape, record.job, record.own) for _, record in self.found]
-
     def owners(self) -> Sequence[Key]:
         return [record.key for _, record in self.found]
-
-    def has_schedule(self, number: int) -> bool:
-        record = self.record_of(number)
-        return record.is_schedule and record.place is not Place.GONE
 
     def payloads(self) -> Mapping[int, int]:
         named = ((number, at, list(record.job[::2])) for number, (at, record) in enumerate(self.found))
@@ -358,8 +356,7 @@ def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
     Raises:
         UnknownEntry: its kind or form is not known here.
     """
-    parsed = parse(entry, run_suffix)
-    with reading(entry):
+    with parse(entry, run_suffix) as parsed:
         yield from parsed.changes()
 
 
@@ -369,21 +366,13 @@ def narrowed(entry: Entry, id: str) -> Entry:
     return entry if kind is None else kind(entry).narrowed(id)
 
 
-def logged_put(entry: Entry, id: str, run_suffix: str = "") -> LoggedPut | None:
-    """Return the record of schedule *id* in *entry*, or None. Raises as ``changes``."""
-    parsed = parse(entry, run_suffix)
-    with reading(entry):
-        return parsed.logged_put(id)
-
-
 def touches(entry: Entry, run_suffix: str) -> Iterator[tuple[Key, int]]:
     """
     Yield the keys that *entry* changed, each with the time in µs; of a restored row, the time of the change that it
     repeats. Raises as ``changes``.
     """
-    parsed, t_us = parse(entry, run_suffix), entry.position.t_us
-    with reading(entry):
+    with parse(entry, run_suffix) as parsed:
         for row in parsed.rows():
-            at_us = row.t_us if parsed.is_restored and isinstance(row, Record) else t_us
+            at_us = row.t_us if parsed.is_restored and isinstance(row, Record) else parsed.at_us
             for key in row.changed_keys():
                 yield key, at_us

@@ -8,13 +8,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from zsched.core.entry import Entry, Position, Texts, bounded_ms, expect, ids_of, milliseconds, reading, text
+from zsched.core.entry import Entry, Position, Texts, bounded_ms, expect, ids_of, milliseconds, text
 from zsched.core.facets import FacetsOfRows, facets_of_job
 from zsched.core.log.kinds import Counts, ParsedEntry, RecordsEntry, once
 from zsched.core.log.rows import OneShotsPut, Row
 from zsched.core.occurrences.changes import RUN_NOW, RUN_OVER, Change
 from zsched.core.occurrences.outcomes import Outcome, What
-from zsched.core.record import Key, Place, Portion, Record, RecordFields, gone, records_in, shapes_in
+from zsched.core.record import Key, Place, Portion, Record, gone, records_in, shapes_in
 from zsched.core.runs.job import job_pairs
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of, schedule_of
 
@@ -87,10 +87,6 @@ class PutEntry(ParsedEntry, kind="put", whats={What.PUT}):
 
     def record_of(self, number: int) -> Record:
         return self.puts.record_of(number)
-
-    def fields_of_records(self) -> Sequence[RecordFields]:
-        shape, rows, _ = self._parts
-        return [(shape, job, ()) for job in map(job_pairs, rows[2::4], rows[3::4])]
 
     def owners(self) -> Sequence[Key]:
         return self.puts.runs()
@@ -276,7 +272,7 @@ class MergedEntry(ParsedEntry, kind="merged"):
 
     def positions(self) -> list[Position]:
         """Return the ends of the histories that are complete at this entry. Raises UnknownEntry."""
-        with reading(self.entry):
+        with self:
             return [Position.parse(f"{id} {t_us}") for id, t_us, _ in self._stored()]
 
     def sentence(self) -> str:
@@ -299,7 +295,9 @@ class ScanEntry(RecordsEntry, kind="scan", whats={What.FOUND}):
         return list(records_in(self.entry.body, 0))
 
     def rows(self) -> Iterable[Record]:
-        return ()  # the state has them already
+        for row in super().rows():
+            row.t_us = self.at_us
+            yield row
 
     def changes(self) -> Iterator[Change]:
         for _, row in self.found:
@@ -311,5 +309,5 @@ class ScanEntry(RecordsEntry, kind="scan", whats={What.FOUND}):
 
 def restored(entry: Entry) -> list[Record]:
     """Return the rows that a ``restore`` entry restored. Raises UnknownEntry."""
-    with reading(entry):
-        return [row for _, row in RestoreEntry(entry).found]
+    with RestoreEntry(entry) as restore:
+        return [row for _, row in restore.found]

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from zsched.core.entry import Entry, UnknownEntry
+from zsched.core.entry import Entry, UnknownEntry, text
 from zsched.core.log.kinds import changes
 from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
-from zsched.core.wording import plural
+from zsched.core.wording import plural, some
 
 _NAMED: Final = 3  # fields
 
@@ -24,12 +24,5 @@ def changes_or_problem(entry: Entry, run_suffix: str) -> tuple[list[Change], str
     try:
         return list(changes(entry, run_suffix)), ""
     except UnknownEntry:
-        return [], _unknown_entry_text(entry)
-
-
-def _unknown_entry_text(entry: Entry) -> str:
-    """Describe an entry that this version does not know, without its values, which may be arguments."""
-    names = ", ".join(name.decode(errors="backslashreplace") for name in entry.body[::2][:_NAMED])
-    size = len(entry.body) // 2
-    more = ", …" if size > _NAMED else ""
-    return f"unknown kind or form, {plural(size, 'field')}: {names}{more}"
+        names = [text(name) for name in entry.body[::2]]  # not the values, which may be arguments
+        return [], f"unknown kind or form, {plural(len(entry.body) // 2, 'field')}: {some(names, _NAMED)}"

@@ -44,11 +44,6 @@ def waited_since_us(change: Change) -> int | None:
     return change.first_ms * 1000 if is_left_out and change.first_ms is not None else None
 
 
-def is_late(change: Change) -> bool:
-    """Return True for an occurrence that fired later than usual, as far as *change* knows."""
-    return change.what is What.FIRED and (change.late_ms or 0.0) > LATE_MS
-
-
 class Waits:
     """
     Lateness of fires, from a log that is read in order. It counts from the due time, or from the later entry that put,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.clock import LAST_MS
-from zsched.core.entry import Entry, Position, UnknownEntry, reading
+from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.known import Known, known_as
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry, parse
@@ -306,8 +306,7 @@ class LogCounter:
 
     def _count(self, one: LogCounts, entry: Entry) -> None:
         """Count *entry*. Raises UnknownEntry; the counts of its readable part stay."""
-        parsed = parse(entry, self._run_suffix)
-        with reading(entry):
+        with parse(entry, self._run_suffix) as parsed:
             counts = parsed.counts()
             happened = Counter[What]()
             for (what, why), number in counts.happened.items():
@@ -352,12 +351,12 @@ def _is_before(second: int, begin_ms: int) -> bool:
 
 def _note_ahead(one: LogCounts, entry: Entry, now_ms: int) -> None:
     """Note an entry of a clock that was ahead. The newest entry of a schedule has its next nominal time."""
-    until_ms, advance = entry.position.t_us // 1000, AdvanceEntry.of(entry)
-    times = dict(one.ahead.times) if one.ahead else {}
-    with suppress(UnknownEntry), reading(entry):
-        for move in advance.moves if advance else ():
-            if move.next_nominal_ms is not None and move.next_nominal_ms > now_ms + _AHEAD_MS:
-                times.setdefault(move.id, move.next_nominal_ms)
+    until_ms, times = entry.position.t_us // 1000, dict(one.ahead.times) if one.ahead else {}
+    if advance := AdvanceEntry.of(entry):
+        with suppress(UnknownEntry), advance:
+            for move in advance.moves:
+                if move.next_nominal_ms is not None and move.next_nominal_ms > now_ms + _AHEAD_MS:
+                    times.setdefault(move.id, move.next_nominal_ms)
     one.ahead = Ahead(max(until_ms, one.ahead.until_ms if one.ahead else 0), times)
 
 

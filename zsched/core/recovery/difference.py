@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zsched.core.entry import Entry, Position, reading
+from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import touches
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.puts import MergedEntry, RestoreEntry
@@ -92,7 +92,7 @@ class Branch:
     def add(self, entry: Entry, run_suffix: str) -> set[str]:
         """Add an entry, in any order, and return the schedule ids that it changed. Raises UnknownEntry."""
         if end := EndEntry.of(entry):
-            with reading(entry):
+            with end:
                 for (key, _, _), run in zip(end.run_rows, end.ended_runs(), strict=True):
                     self._began[key] = max(run.started_ms or 0, self._began.get(key, 0))
                 return {id for (id, _), _, _ in end.run_rows}

@@ -228,7 +228,8 @@ def of_job(
     if status is None:
         status, error = RunStatus.LOST, f"another writer changed its job: status {job.status[:40]!r}"
     elif job.status == "failed":
-        status, error = _failed_as(job.error), job.error.removeprefix(REFUSED)
+        is_refused, error = job.error.startswith(REFUSED), job.error.removeprefix(REFUSED)
+        status = RunStatus.REFUSED if is_refused else RunStatus.LOST if _ABANDONED in error else RunStatus.FAILED
     elif job.status == "expired":
         since_ms = (ms_of(job.heartbeat_at) or 0) if watched_since_ms is None else watched_since_ms
         error = EXPIRED if (fired_us or 0) / 1000 > since_ms - _KEPT_MS else EXPIRED_OR_ENDED
@@ -254,13 +255,6 @@ def of_job(
         job.limit if job.status == "rate_limited" else "",
         job.func,
     )
-
-
-def _failed_as(error: str) -> RunStatus:
-    """Return the status of a run that RQ calls failed, by its *error*."""
-    if error.startswith(REFUSED):
-        return RunStatus.REFUSED
-    return RunStatus.LOST if _ABANDONED in error else RunStatus.FAILED
 
 
 def _attempts_of(job: JobFacts, status: RunStatus, error: str) -> tuple[Attempt, ...]:

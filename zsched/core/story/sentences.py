@@ -106,12 +106,6 @@ def _put(change: Change, tz: str, context: str) -> str:
     return f"{context or 'put'}{_by(change)} for {when}{paused}"
 
 
-def _found(change: Change, tz: str, _: str) -> str:
-    when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
-    place = _PLACES.get(change.why, change.why)
-    return f"found in Redis ({place}{when}): earlier history is not in this archive"
-
-
 def _resumed(change: Change, tz: str, _: str) -> str:
     has_passed = change.nominal_ms is not None and change.nominal_ms * 1000 <= change.at_us
     asked = f", as {change.why} had asked" if change.why else _by(change)
@@ -168,7 +162,7 @@ def _run_ended(change: Change, tz: str, _: str) -> str:
 _Told = str | Callable[[Change, str, str], str]
 _SENTENCES: Final[dict[What, _Told]] = {
     What.PUT: _put,
-    What.FOUND: _found,
+    What.FOUND: "found in Redis ({place}{due}): earlier history is not in this archive",
     What.PAUSED: "paused{by}{until}{noted}",
     What.RESUMED: _resumed,
     What.SKIP_ASKED: "will skip {nominal}, asked{by}{noted}",
@@ -241,6 +235,7 @@ def _parts(change: Change, tz: str, context: str) -> dict[str, str]:
         "next": _at(change.next_ms, tz),
         "until": "" if change.next_ms is None else f" until {_at(change.next_ms, tz)}",
         "noted": f': "{change.why}"' if change.why else "",
+        "place": _PLACES.get(change.why, change.why),
         "late": rough_duration(max(change.late_ms or 0.0, 0.0)),
         "because": f": {context}" if context else "",
         "passed": context or "all had passed by then",

@@ -21,7 +21,6 @@ from zsched.core.story.source import Source
 from zsched.core.story.verdict import (
     LEADERLESS,
     NOTHING,
-    Hindrance,
     Stalled,
     StoryVerdict,
     Word,
@@ -90,7 +89,7 @@ def tell(
     tz: str | None = None,
     runs: Sequence[Run] = (),
     stalled: Mapping[str, Stalled] = {},
-    hindrance: Hindrance = LEADERLESS,
+    hindrance: StoryVerdict = LEADERLESS,
     run_id: str = "",
 ) -> Story:
     """
@@ -102,7 +101,7 @@ def tell(
     """
     teller, changes = _Teller(chronicle, tz, stalled, hindrance, schedule), chronicle.changes
     own = of_run(run_id, changes) if run_id else changes
-    lines = in_order(teller.lines_of(own) if run_id else teller.lines(), attempt_lines(own, runs, teller.tz))
+    lines = in_order(teller.lines(own if run_id else None), attempt_lines(own, runs, teller.tz))
     is_known = bool(own) or (schedule is not None and not run_id)
     if run_id:
         verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
@@ -141,7 +140,7 @@ class _Teller:
         chronicle: Chronicle,
         tz: str | None,
         stalled: Mapping[str, Stalled] = {},
-        hindrance: Hindrance = LEADERLESS,
+        hindrance: StoryVerdict = LEADERLESS,
         schedule: Schedule | None = None,
     ) -> None:
         self._chronicle, self._stalled, self._hindrance = chronicle, stalled, hindrance
@@ -159,21 +158,18 @@ class _Teller:
         was = next((zone for until_us, zone in self._zones if change.at_us < until_us), self.tz)
         return sentence(change, "UTC" if was == "-" else was, self._context(change))
 
-    def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield a line per change, and one for left out changes."""
-        changes, left_out = self._chronicle.changes, self._chronicle.left_out
+    def lines(self, own: Sequence[Change] | None = None) -> Iterator[tuple[int, str]]:
+        """
+        Yield a line per change, and one for left out changes; or a line for each of *own*, some of the changes. The
+        context comes from all changes.
+        """
+        changes, left_out = self._chronicle.changes, self._chronicle.left_out if own is None else 0
         first = [change for change in changes if left_out and change.entry == changes[0].entry]
-        for change in (*told_together(first), *told_together(changes[len(first) :])):
+        for change in changes if own is not None else (*told_together(first), *told_together(changes[len(first) :])):
             if left_out and change.entry != changes[0].entry:
                 yield change.at_us // 1000, f"… {left_out:,} more changes lie before this …"
                 left_out = 0
-            yield change.at_us // 1000, self._sentence(change)
-            self._note(change)
-
-    def lines_of(self, own: Sequence[Change]) -> Iterator[tuple[int, str]]:
-        """Yield a line for each of *own*, some of the changes; the context comes from all changes."""
-        for change in self._chronicle.changes:
-            if change in own:
+            if own is None or change in own:
                 yield change.at_us // 1000, self._sentence(change)
             self._note(change)
 
@@ -208,16 +204,11 @@ class _Teller:
             state = on_schedule(schedule, now_ms, self.tz, self._hindrance)
             return state.after(f"run {run_id} of schedule {id} was not pushed")
         again = " again" if any(map(is_push, own)) else ""
-        verdict = self._of_change(own[-1], is_there=schedule is not None)
+        verdict = on_change(own[-1], self._sentence(own[-1]), is_there=self.is_there)
         return verdict.after(f"run {run_id} of schedule {id} was not pushed{again}")
 
     def _of_run(self, run: Run) -> StoryVerdict:
-        stalled = self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None
-        return on_run(run, self.tz, stalled, is_there=self.is_there)
-
-    def _of_change(self, change: Change, *, is_there: bool) -> StoryVerdict:
-        """Return the verdict on a schedule or an occurrence that ended with *change*, without a run."""
-        return on_change(change, self._sentence(change), is_there=is_there)
+        return on_run(run, self.tz, self._stalled.get(run.queue), is_there=self.is_there)
 
     def _open(self, runs: Sequence[Run]) -> str:
         """Return the state in RQ of the run that was pushed last, and the number of others."""
@@ -234,7 +225,7 @@ class _Teller:
         newest = _newest(self._chronicle)
         if newest is None or newest.what in _HAS_RUN:
             return None
-        verdict = self._of_change(newest, is_there=True)
+        verdict = on_change(newest, self._sentence(newest), is_there=True)
         if (id := in_the_way(self._chronicle)) is None:
             return verdict
         open = [run for run in runs if not run.is_over]
@@ -276,7 +267,7 @@ class _Teller:
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
         last = next((change for change in reversed(changes) if change.what not in OF_RUNS), changes[-1])
         if last.what not in _HAS_RUN:
-            verdict = self._of_change(last, is_there=False)
+            verdict = on_change(last, self._sentence(last), is_there=False)
             return verdict.after(f"its {self._open(runs)}") if runs else verdict
         if (run := (ends | {run.id: run for run in runs}).get(last.run_id)) is None:
             text = f"run {last.run_id} was pushed; its end is not recorded yet"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from zsched.core.model import MEND, Schedule, iso
 from zsched.core.occurrences.changes import Change
@@ -68,17 +68,7 @@ class Stalled(Enum):
     SUSPENDED = "RQ's workers are suspended", "resume them", "rq", "resume"
 
 
-class Hindrance(NamedTuple):
-    """The reason why due schedules do not fire now, and what to do; ``word`` is the answer for such a schedule."""
-
-    text: str
-    remedy: str
-    command: tuple[str, ...] = ()
-    word: Word = Word.OVERDUE
-
-
 NOTHING: Final = "nothing to do"
-LEADERLESS: Final = Hindrance("no daemon is leading", "see what is wrong", ("zsched", "status"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +110,13 @@ class StoryVerdict:
         return {"word": self.word.value, "text": self.text, "remedy": self.remedy}
 
 
-def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance = LEADERLESS) -> StoryVerdict:
+LEADERLESS: Final = StoryVerdict(Word.OVERDUE, "no daemon is leading", "see what is wrong", ("zsched", "status"))
+
+
+def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: StoryVerdict = LEADERLESS) -> StoryVerdict:
     """
-    Return the verdict on *schedule* by its state alone; times are local in *tz*. *hindrance*: of a due schedule.
+    Return the verdict on *schedule* by its state alone; times are local in *tz*. *hindrance*: on a due schedule, with
+    the reason why it does not fire.
     """
     if schedule.unreadable:
         return StoryVerdict(Word.UNREADABLE, schedule.damage, MEND, ("zsched", "cancel", schedule.id))
@@ -143,8 +137,7 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     at, ahead_ms = local_text(schedule.next_ms, tz), schedule.next_ms - now_ms
     if ahead_ms > 0:
         return StoryVerdict(Word.SCHEDULED, f"next {at}, in {rough_duration(ahead_ms)}", f"{NOTHING}: it fires then")
-    text = f"due {at}, {rough_duration(-ahead_ms)} ago; {hindrance.text}"
-    return StoryVerdict(hindrance.word, text, hindrance.remedy, hindrance.command)
+    return replace(hindrance, text=f"due {at}, {rough_duration(-ahead_ms)} ago; {hindrance.text}")
 
 
 def on_excluded(schedule: Schedule, now_ms: int, tz: str) -> StoryVerdict | None:

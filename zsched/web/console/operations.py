@@ -20,7 +20,7 @@ from zsched.core.options.arguments import check_by, choice
 from zsched.health.doctor import examine
 from zsched.health.facts import Finding, Severity
 from zsched.storage.keys import keys_of
-from zsched.storage.questions import TEST_OF_SINK, Questions
+from zsched.storage.questions import TEST_OF_SINK, ask_archives
 from zsched.storage.rights import Role
 from zsched.storage.workers import workers_seen
 from zsched.web.accounts import Account, AccountRole
@@ -83,7 +83,7 @@ async def test_sink(view: Viewed) -> Response:
     """Let a daemon send a test message to a sink."""
     state, name = view.request.app.state, (await view.form()).get("name", "")[:64]
     view.call.demand_all("the sinks")
-    answer = await run(partial(Questions(state.link, keys_of(state.settings)).ask, TEST_OF_SINK, name=name))
+    answer = await run(partial(ask_archives, state.link, keys_of(state.settings), TEST_OF_SINK, name=name))
     return view.done(f"{name}: {answer.get('error') or 'sent'}", "daemons")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.builders.entries import at, entry, put, put_recurring, restore, row_fields
 from tests.builders.records import DUE_MS
+from tests.states import state_of
 from tests.unit.core.recovering import RUN, SUFFIX, T_US, one_shot
 from zsched.archive import Archive, History
 from zsched.core.entry import Entry, UnknownEntry
@@ -153,7 +154,7 @@ def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Ent
     with closing(Archive(tmp_path / "archive.db", "shop")) as archive:
         assert [] == archive.append([put(7, "a"), conjured])
         archive.commit()
-        folded = [(row.key, row.place) for row in archive.state()]
+        folded = [(row.key, row.place) for row in state_of(archive)]
     with History(tmp_path / "archive.db") as history:
         told = history.of_schedule("a", 10)[0]
 

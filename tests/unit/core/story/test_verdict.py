@@ -31,7 +31,7 @@ from zsched.core.options.choices import ScheduleState
 from zsched.core.runs.run import GONE, Run, RunStatus, pushed
 from zsched.core.story.source import Source
 from zsched.core.story.story import Chronicle, Story, tell
-from zsched.core.story.verdict import LEADERLESS, Hindrance, Stalled, StoryVerdict, Word
+from zsched.core.story.verdict import LEADERLESS, Stalled, StoryVerdict, Word
 
 
 def remedy_of(verdict: StoryVerdict) -> str:
@@ -378,7 +378,7 @@ def every_verdict() -> Iterator[StoryVerdict]:
             for why in reasons.get(what, ["cancelled"]):
                 one = change(what, run_id=RUN, nominal_ms=DUE_MS, first_ms=DUE_MS, last_ms=DUE_MS, why=why)
                 chronicle = Chronicle("a", COMPLETE, [put(0), one])
-                for hindrance in (LEADERLESS, Hindrance("a limit", "raise the limit", word=Word.HELD_BACK)):
+                for hindrance in (LEADERLESS, StoryVerdict(Word.HELD_BACK, "a limit", "raise the limit")):
                     yield tell(chronicle, schedule, DUE_MS, hindrance=hindrance).verdict
                     yield tell(chronicle, schedule, DUE_MS, hindrance=hindrance, run_id=RUN).verdict
         for status, stalled, queue in product(RunStatus, stalls, ("mail", "")):
