@@ -15,7 +15,7 @@ from zsched.cli.formats import due_text
 from zsched.cli.output import Progress, cut, stoppable
 from zsched.cli.parameters import F, completed_ids, instant, run_filters, schedule_filters, stacked, time_option
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
-from zsched.cli.repairs import Repair, bulk_options
+from zsched.cli.repairs import Repair, bulk_options, stopped
 from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
@@ -281,6 +281,8 @@ def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
 
 _MUCH: Final = 1000  # a progress bar is shown from this many occurrences on
 _LISTED: Final = 50  # runs that a dry run lists; --json has all
+_LATER: Final = "see zsched history for the last one, and give a later --from"
+_AGAIN: Final = f"{_LATER}: the same command would run all of them once more"
 
 
 @command()
@@ -302,22 +304,11 @@ def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime,
       zsched backfill digest --from 2026-11-01T00:00Z --to 2026-11-08T00:00Z --json | jq '.runs | length'
     """
     progress = Progress("backfilling", is_quiet=invocation.wants_json, least=_MUCH)
-    with stoppable(progress, partial(_stopped, is_again=again)):
+    then = _AGAIN if again else "the same command continues from there"
+    with stoppable(progress, partial(stopped, noun="occurrence", at_once=BACKFILLED_AT_ONCE, then=then)):
         done = invocation.client().backfill(id, start, end, dry_run=dry_run, again=again, on_progress=progress.at)
     invocation.answer(done.to_dict(), *_backfilled(done))
     invocation.tell_source(done.source)
-
-
-def _stopped(progress: Progress, is_again: bool) -> str:
-    """Report the progress, and how to continue."""
-    if not progress.total:
-        return "stopped before anything was pushed"
-    more = f"or up to {BACKFILLED_AT_ONCE} more"
-    come = f"stopped after {progress.done:,} of {progress.total:,} occurrences, {more}"
-    if is_again:
-        remedy = "give a later --from: the same command would run all of them once more"
-        return f"{come}; see zsched history for the last one, and {remedy}"
-    return f"{come}; the same command continues from there"
 
 
 def _backfilled(done: Backfill) -> Iterator[str]:

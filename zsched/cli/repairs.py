@@ -51,7 +51,7 @@ class Repair:
             if name in filters:
                 filters[name] = moment_at(filters[name], name, None)
         progress = Progress(self.name, is_quiet=invocation.wants_json, least=_MUCH, counted=f"{self.noun}s")
-        with stoppable(progress, self._stopped):
+        with stoppable(progress, partial(stopped, noun=self.noun, at_once=AT_ONCE)):
             result = call(**filters, **options, confirm=confirm, on_progress=progress.at)
         invocation.answer(result.to_dict(), *self._lines(result))
         if result.source is not None:
@@ -69,12 +69,6 @@ class Repair:
         remedy = f"look at them with --dry-run; then give --yes: zsched {self.name} … --yes"
         raise click.UsageError(f"{found} are found, more than {UNASKED}, and nothing was changed; {remedy}")
 
-    def _stopped(self, progress: Progress) -> str:
-        if not progress.total:
-            return "stopped before anything was changed"
-        come = f"stopped after {progress.done:,} of {plural(progress.total, self.noun)}, or up to {AT_ONCE} more"
-        return f"{come}; the same command continues"
-
     def _lines(self, result: Repaired) -> Iterator[Shown]:
         """Yield the result for people."""
         if result.is_dry_run:
@@ -87,6 +81,13 @@ class Repair:
         skipped = f"; {result.skipped:,} needed no change" if result.skipped else ""
         refused = f"; {result.refused_count:,} refused" if result.refused_count else ""
         yield f"{plural(result.done, self.noun)} {self.done}{skipped}{refused}"
+
+
+def stopped(progress: Progress, noun: str, at_once: int, then: str = "the same command continues") -> str:
+    """Report the progress of a stopped command, which acts on *at_once* of a *noun*, and how to continue."""
+    if not progress.total:
+        return "stopped before anything was changed"
+    return f"stopped after {progress.done:,} of {plural(progress.total, noun)}, or up to {at_once} more; {then}"
 
 
 def bulk_options(*, is_pushing: bool) -> Callable[[F], F]:

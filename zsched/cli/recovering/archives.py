@@ -135,16 +135,16 @@ def _extent(position: Position | None, complete_since: str | None, tz: str = "UT
     """Return a text with an archive's last entry and its first time."""
     if position is None:
         return "empty"
-    last = f"up to log entry {position.id} of {entry_text(position, tz)}"
+    last = f"up to log entry {entry_text(position, tz)}"
     if complete_since is None or not (complete_since == START or complete_since.isdigit()):
         return last
     since = "the beginning" if complete_since == START else local_text(int(complete_since) // 1000, tz)
     return f"{last}, complete since {since}"
 
 
-def entry_text(position: Position, tz: str = "UTC") -> str:
-    """Return the time at which the entry at *position* was written."""
-    return local_text(position.t_us // 1000, tz, has_ms=True)
+def entry_text(position: Position | None, tz: str = "UTC") -> str:
+    """Return the id of the entry at *position*, and the time at which it was written."""
+    return "nothing" if position is None else f"{position.id} of {local_text(position.t_us // 1000, tz, has_ms=True)}"
 
 
 def _is_there(path: Path) -> bool:

@@ -160,8 +160,8 @@ class HistoryFindings:
     def refusal(self, *, is_named: bool, is_forced: bool) -> str | None:
         """Return why the recovery is refused, or None. *is_named*: the operator named this archive."""
         known, again = self.known, f"zsched archive recover --from {quote(str(self.known.path))}"
-        mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
-        theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"
+        mine = f"the archive {known.path} ends with log entry {entry_text(known.position)}"
+        theirs = f"the log in Redis goes from {entry_text(self.first)} to {entry_text(self.last)}"
         if self.verdict is Verdict.UNRELATED and not is_named:
             return f"{self.objection}; {mine}, {theirs}; {again} restores it anyway"
         if self.verdict is Verdict.LEFT_BEHIND and not (is_named and is_forced):
@@ -224,8 +224,8 @@ class RecoveryReport:
             common = "no entry, but another archive restored a part of this one's data"
         if found.common is not None:
             age = rough_duration(self._age_ms or 0)
-            common = f"log entry {found.common.id} of {entry_text(found.common, tz)}, {age} ago"
-        last = "nothing" if found.last is None else f"entry {found.last.id} of {entry_text(found.last, tz)}"
+            common = f"log entry {entry_text(found.common, tz)}, {age} ago"
+        last = "nothing" if found.last is None else f"entry {entry_text(found.last, tz)}"
         yield "archive", found.known.text(tz)
         yield "redis", f"{self.place['redis']}, namespace {self.place['namespace']}; its log ends with {last}"
         yield "both have", common
@@ -243,10 +243,6 @@ _VERDICTS: Final = {
     Verdict.LEFT_BEHIND: "the log was trimmed past the archive",
     Verdict.UNRELATED: "this Redis is another data set than the archive's",
 }
-
-
-def _entry(position: Position | None) -> str:
-    return "nothing" if position is None else f"{position.id} of {entry_text(position)}"
 
 
 def _to_dict(position: Position) -> dict[str, Any]:
