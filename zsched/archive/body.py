@@ -21,6 +21,7 @@ from zlib import crc32
 
 from zsched.core.entry import Entry, Position, Texts
 from zsched.core.log.kinds import parse
+from zsched.core.record import RecordFields
 from zsched.errors import ArchiveCorrupt
 
 _HEAD: Final = 5  # bytes
@@ -116,6 +117,12 @@ def of_kinds(kinds: Iterable[str]) -> str:
 def position_of(text: str | None) -> Position | None:
     """Return the position from its ``str``; None for None."""
     return None if text is None else Position.parse(text)
+
+
+def fields_in(entry: Entry) -> Sequence[RecordFields]:
+    """Return the fields of the records in *entry*, row by row. Raises UnknownEntry."""
+    with parse(entry) as parsed:
+        return parsed.fields_of_records()
 
 
 def with_arguments(job: Texts, data: bytes) -> Texts:

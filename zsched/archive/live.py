@@ -13,14 +13,13 @@ from typing import Final
 from zlib import crc32
 
 from zsched.archive.body import demand_sum
-from zsched.core.record import Place, Record
+from zsched.core.record import Place, Record, RecordFields
 
 COLUMNS = "id, run, place, due, nominal, last, state, note, t, n, row, sum"
 
 LiveRow = tuple[str, str, str, int | None, int | None, str | None, str, str | None, int, int, int, int]
 _PLACES: Final = {place.value: place for place in Place}
 _DUE: Final = Place.DUE.value
-_BARE: Final = Record("", "", Place.DUE, "", None, ())  # without fields
 
 
 def stored(record: Record) -> LiveRow:
@@ -32,13 +31,14 @@ def stored(record: Record) -> LiveRow:
     return (*values, state_checksum(*values))
 
 
-def record_in(row: LiveRow, source: Record = _BARE) -> Record:
-    """Return the record in a row, with the fields of *source*, its record in the history. Raises ArchiveCorrupt."""
+def record_in(row: LiveRow, fields: RecordFields = (None, (), ())) -> Record:
+    """Return the record in a row, with its *fields*. Raises ArchiveCorrupt."""
     id, run, place, due_ms, nominal_ms, last, state, note, t_us, n, number, sum = row
     demand_sum(state_checksum, row[:-1], sum, "the state of schedule %r is", id)
+    shape, job, own = fields
+    lane = "" if shape is None else shape.lane
     return Record(
-        id, run, _PLACES[place], source.lane, due_ms, source.job, source.own, nominal_ms, last, note, t_us, state,
-        source.shape, n, number,
+        id, run, _PLACES[place], lane, due_ms, job, own, nominal_ms, last, note, t_us, state, shape, n, number
     )  # fmt: skip
 
 

@@ -16,19 +16,19 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.body import arguments_at, with_arguments
+from zsched.archive.body import arguments_at, fields_in, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import LiveRow, record_in
 from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position, UnknownEntry
-from zsched.core.log.kinds import ParsedEntry, changes, kinds_telling, kinds_telling_only, parse, touches
+from zsched.core.log.kinds import changes, kinds_telling, kinds_telling_only, parse, touches
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.puts import RestoreEntry
 from zsched.core.occurrences.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
-from zsched.core.record import Key, Place, Record
+from zsched.core.record import Key, Place, Record, RecordFields
 from zsched.core.recovery.difference import Recalled
 from zsched.core.runs.run import Run
 from zsched.core.runs.run_id import nominal_ms_of, run_key, suffix_of
@@ -47,7 +47,7 @@ class Recall:
         self.archive, self.life = str(facts.get("archive")), int(facts.get("life", 1))
         self.run_suffix, self._named_texts = suffix_of(str(facts.get("namespace"))), facts.get("named_texts", "{}")
         self._db, self._path, self._known_from = db, path, int(facts.get("known_from", 0))
-        self._parsed: dict[int, ParsedEntry] = {}
+        self._fields: dict[int, Sequence[RecordFields]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
 
     def named_texts(self) -> dict[str, str]:
@@ -241,12 +241,14 @@ class Recall:
     def record(self, stored: LiveRow) -> Record:
         """Return the record in a row of the state, with the fields that the history has."""
         n, row = stored[9], stored[10]
-        if (parsed := self._parsed.get(n)) is None:
-            if len(self._parsed) >= _READERS:
-                self._parsed.clear()
-            parsed = self._parsed[n] = parse(self._entry(n, stored[0]))
-        with parsed:
-            record = record_in(stored, parsed.record_of(row))
+        if (fields := self._fields.get(n)) is None:
+            if len(self._fields) >= _READERS:
+                self._fields.clear()
+            fields = self._fields[n] = fields_in(self._entry(n, stored[0]))
+        try:
+            record = record_in(stored, fields[row])
+        except IndexError:
+            raise UnknownEntry(f"history entry {n} has no record in row {row}") from None
         if b"" in record.job and (data := arguments_at(self._db, n, row)) is not None:
             record.job = with_arguments(record.job, data)
         return record

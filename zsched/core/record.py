@@ -43,6 +43,7 @@ _ANEW: Final = frozenset([b"version", b"ended_at"])  # those of a schedule that 
 _OF_ROWS: Final = frozenset(b"data zs_sig trigger digest anchor created_at updated_at".split())  # in no shape
 
 
+RecordFields = tuple["Record | None", Texts, Texts]  # shape, job and own of a record
 Key = tuple[str, str]  # of a schedule: its id and ""; of a run: its schedule's id, and the rest of the run's id
 
 

@@ -24,7 +24,7 @@ from zsched.core.log.rows import Row
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import SEARCHED, Outcome, What, outcome_of
 from zsched.core.occurrences.policy import Passed
-from zsched.core.record import Key, Place, Record
+from zsched.core.record import Key, Place, Record, RecordFields
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
 from zsched.core.wording import truncated
@@ -191,6 +191,10 @@ class ParsedEntry:
         """Return the record in row *number*. Raises UnknownEntry."""
         raise UnknownEntry(f"entry {self.entry.position.id} ({self.entry.kind}) holds no record")
 
+    def fields_of_records(self) -> Sequence[RecordFields]:
+        """Return the fields of all its records."""
+        return ()
+
     def owners(self) -> Sequence[Key]:
         """Return the keys of the schedules or runs with records in the rows."""
         return ()
@@ -309,6 +313,9 @@ class RecordsEntry(ParsedEntry, kind=""):
 
     def record_of(self, number: int) -> Record:
         return self.found[number][1]
+
+    def fields_of_records(self) -> Sequence[RecordFields]:
+        return [(record.shape, record.job, record.own) for _, record in self.found]
 
     def owners(self) -> Sequence[Key]:
         return [record.key for _, record in self.found]

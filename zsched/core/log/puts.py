@@ -14,7 +14,7 @@ from zsched.core.log.kinds import Counts, ParsedEntry, RecordsEntry, once
 from zsched.core.log.rows import OneShotsPut, Row
 from zsched.core.occurrences.changes import RUN_NOW, RUN_OVER, Change
 from zsched.core.occurrences.outcomes import Outcome, What
-from zsched.core.record import Key, Place, Portion, Record, gone, records_in, shapes_in
+from zsched.core.record import Key, Place, Portion, Record, RecordFields, gone, records_in, shapes_in
 from zsched.core.runs.job import job_pairs
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of, schedule_of
 
@@ -87,6 +87,10 @@ class PutEntry(ParsedEntry, kind="put", whats={What.PUT}):
 
     def record_of(self, number: int) -> Record:
         return self.puts.record_of(number)
+
+    def fields_of_records(self) -> Sequence[RecordFields]:
+        shape, rows, _ = self._parts
+        return [(shape, job, ()) for job in map(job_pairs, rows[2::4], rows[3::4])]
 
     def owners(self) -> Sequence[Key]:
         return self.puts.runs()
