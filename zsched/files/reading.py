@@ -207,8 +207,7 @@ class _Reading:
         for key, value in table.items():
             name = checking.option_of(key)
             if key in checking.REFUSED:
-                problem, remedy = checking.REFUSED[key]
-                self._complain((*path, key), f"{key}: {problem}; {remedy}")
+                self._complain((*path, key), f"{key}: {'; '.join(checking.REFUSED[key])}")
                 continue
             if name != key and name in table:
                 self._complain((*path, key), f"{key}: {name} is given too; give one of the two")
