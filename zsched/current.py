@@ -80,13 +80,12 @@ def current_run() -> CurrentRun | None:
     notes = Notes(job.connection, keys_of_run(job, parts), job.id)
     attempt = notes.attempt()
     nominal_at = from_ms(parts.nominal_ms)
-    started_at = job.started_at or nominal_at
     return CurrentRun(
         id=job.id,
         schedule_id=parts.schedule_id,
         nominal_at=nominal_at,
         attempt=1 + (job.number_of_retries or 0) if attempt is None else attempt,
-        lateness=max(started_at - nominal_at, timedelta(0)),
+        lateness=max((job.started_at or nominal_at) - nominal_at, timedelta(0)),
         _notes=notes,
     )
 

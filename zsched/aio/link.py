@@ -112,9 +112,7 @@ def _send(wire: Wire, calls: list[_Pending]) -> None:
 
 def _fail(calls: Iterable[_Pending], error: BaseException, *, is_sent: bool = False) -> None:
     """Raise a copy of *error* where the replies to *calls* are awaited. *is_sent*: they may have been applied."""
-    for call in calls:
-        if call.reply.done():  # cancelled
-            continue
+    for call in (one for one in calls if not one.reply.done()):  # others were cancelled
         if not isinstance(error, Exception):
             call.reply.cancel()
             continue

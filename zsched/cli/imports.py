@@ -45,8 +45,8 @@ def _zone_of(tz: str | None, *, is_utc: bool = False) -> tuple[str, list[str]]:
         return zone(tz).key, []
     if is_utc:
         return "UTC", [f"times are in UTC, by RQ {HERE} of this machine; --tz gives another zone"]
-    found = local_zone()
-    return found.name, [f"times are of the zone {found.name}, by {found.found_in}; --tz gives another"]
+    name, place = local_zone()
+    return name, [f"times are of the zone {name}, by {place}; --tz gives another"]
 
 
 def _about_running(what: str, names: Sequence[str], note: str, *, is_dry: bool) -> list[str]:

@@ -37,8 +37,7 @@ def next_times(
         check(spec, start_ms)
         return link.compute(occurrences, spec, start_ms, start_ms, n)
     first_ms = schedule.nominal_ms if start_ms >= now_ms else None
-    anchor_ms = schedule.anchor_ms or start_ms
-    return link.compute(occurrences, spec, anchor_ms, start_ms, n, schedule.id, first_ms or 0)
+    return link.compute(occurrences, spec, schedule.anchor_ms or start_ms, start_ms, n, schedule.id, first_ms or 0)
 
 
 def demand_apart(options: Mapping[str, Any], least_s: float, now_ms: int) -> None:

@@ -99,10 +99,8 @@ def forecast(
     end_ms = max(min(end_ms, cut_ms or end_ms), start_ms + 1)
     durations_ms = usual_durations_ms(answers, found) if workers or quiet_ms is not None else {}
     made = link.compute(Forecaster, found, now_ms, start_ms, end_ms, durations_ms)
-    if on_progress is None:
-        answer = link.compute(made.answer, by, bucket_ms, limit)
-    else:  # it may be a coroutine function, so it is called in this thread
-        answer = made.answer(by, bucket_ms, limit, on_progress)
+    wanted = by, bucket_ms, limit  # on_progress may be a coroutine function, so it is called in this thread
+    answer = made.answer(*wanted, on_progress) if on_progress else link.compute(made.answer, *wanted)
     answer.is_cut = cut_ms is not None
     waiting = reader.on_wire(waiting_in, [queue for queue in workers if start_ms == now_ms and limits.has_queue(queue)])
     answer.backlogs = [

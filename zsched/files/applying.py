@@ -294,6 +294,5 @@ def _calendar_changes(old: Calendar, new: Calendar) -> Iterator[OptionChange]:
 
 def _changes_enabled(definition: Definition, state: ScheduleState, writes: bool) -> bool:
     """Return True if the put of *definition* pauses or resumes a schedule in *state*. An ended one cannot be paused."""
-    if definition.enabled is None or (state is ScheduleState.ENDED and not writes):
-        return False
-    return definition.enabled == (state is ScheduleState.PAUSED)
+    may_change = definition.enabled is not None and (state is not ScheduleState.ENDED or writes)
+    return may_change and definition.enabled == (state is ScheduleState.PAUSED)

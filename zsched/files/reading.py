@@ -193,12 +193,10 @@ class _Reading:
         for mistake in self._checks.mistakes(func, arguments):
             if mistake.value is NOT_GIVEN and mistake.field in bad:
                 self._complain(self._place(path, mistake.field), f"{mistake.field}: an argument; write it in kwargs")
-                continue
-            if mistake.value is NOT_GIVEN and may_be_elsewhere:
-                continue
-            is_named = "args" not in arguments or (isinstance(named, Mapping) and mistake.field in named)
-            place = self._place(path, "kwargs" if is_named else "args")
-            self._complain(place if place == path else (*place, mistake.field), str(mistake))
+            elif mistake.value is not NOT_GIVEN or not may_be_elsewhere:
+                is_named = "args" not in arguments or (isinstance(named, Mapping) and mistake.field in named)
+                place = self._place(path, "kwargs" if is_named else "args")
+                self._complain(place if place == path else (*place, mistake.field), str(mistake))
 
     def _plain(self, path: tuple[str, ...], table: Mapping[str, Any], bad: set[str]) -> dict[str, Any]:
         """
@@ -209,8 +207,7 @@ class _Reading:
         for key, value in table.items():
             name = checking.option_of(key)
             if key in checking.REFUSED:
-                problem, remedy = checking.REFUSED[key]
-                self._complain((*path, key), f"{key}: {problem}; {remedy}")
+                self._complain((*path, key), f"{key}: {'; '.join(checking.REFUSED[key])}")
                 continue
             if name != key and name in table:
                 self._complain((*path, key), f"{key}: {name} is given too; give one of the two")

@@ -203,9 +203,8 @@ def check_rq_cron(probe: Probe) -> Iterator[Finding]:
     running = crons(probe.wire, probe.keys.rq, probe.reader.now_ms())
     imported = _imported(probe) if running else []
     for cron in running:
-        is_here = any(cron.module and cron.is_of(module) for module in imported)
         said = f"RQ's cron runs: {cron.name}, {cron.module or 'of an unknown module'}"
-        if is_here:
+        if any(cron.module and cron.is_of(module) for module in imported):
             yield problem(f"{said}, whose jobs were imported: they run twice", "stop it: they run here")
         else:
             yield warning(said, "to move in, stop it, and import the module you gave it: zsched import rq-cron MODULE")

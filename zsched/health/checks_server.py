@@ -46,9 +46,7 @@ def check_writes(server: Server) -> Finding:
             command = ("redis-cli", "CONFIG", "SET", "min-replicas-to-write", keeping)
         case WriteRefusal.FULL:
             sentence = f"it is full: {_memory(server)}"
-    remedy = f"{refusal.remedy}; {_STOPS}"
-    if command:
-        remedy += "; if a failover may lose what is written"
+    remedy = f"{refusal.remedy}; {_STOPS}{'; if a failover may lose what is written' if command else ''}"
     return problem(f"Redis refuses writes: {sentence}", remedy, *command)
 
 
@@ -59,11 +57,9 @@ def check_no_replica(server: Server) -> Iterator[Finding]:
         return
     known = server.number("connected_slaves")
     without = "no replica" if not known else f"no replica that is up to date ({known} load its data)"
-    remedy = "start its replica, or let another server follow it"
-    if server.is_in_cluster:
-        remedy += ": redis-cli --cluster add-node REPLICA:PORT NODE:PORT --cluster-slave"
-    else:
-        remedy += ": redis-cli -h REPLICA REPLICAOF MASTER PORT"
+    in_cluster, alone = "--cluster add-node REPLICA:PORT NODE:PORT --cluster-slave", "-h REPLICA REPLICAOF MASTER PORT"
+    command = f"redis-cli {in_cluster if server.is_in_cluster else alone}"
+    remedy = f"start its replica, or let another server follow it: {command}"
     yield warning(f"the master has {without}: if it dies, nothing fires until it is back", remedy)
 
 

@@ -80,16 +80,10 @@ _GIVE: Final = "give --tz, such as --tz Europe/Berlin"
 _FOLDER: Final = "/zoneinfo/"  # of the zones' files; their names follow
 
 
-class LocalZone(NamedTuple):
-    """A zone's name, and where it was found."""
-
-    name: str
-    found_in: str
-
-
-def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> LocalZone:
+def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[str, str]:
     """
-    Return the zone of a process with *environment* on this machine. *root*: the parent folder of ``etc``.
+    Return the name of the zone of a process with *environment* on this machine, and where it was found. *root*: the
+    parent folder of ``etc``.
 
     ``TZ`` may be ``Europe/Berlin``, ``:Europe/Berlin`` or the path of a zone's file; empty it is UTC. A rule of its own
     (``JST-9``) is not a zone of zsched's. Without ``TZ`` and ``/etc/localtime`` it is UTC. ``/etc/timezone`` only names
@@ -98,28 +92,28 @@ def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/
     Raises:
         InvalidSchedule: zsched does not know the zone; *tz* must be given.
     """
-    found = _of_variable(environment.get("TZ")) or _of_machine(root)
+    name, place = _of_variable(environment.get("TZ")) or _of_machine(root)
     try:
-        return found._replace(name=zone(found.name).key)
+        return zone(name).key, place
     except InvalidSchedule as refusal:
-        raise InvalidSchedule("tz", found.name, f"{refusal.problem} (by {found.found_in})", _GIVE) from refusal
+        raise InvalidSchedule("tz", name, f"{refusal.problem} (by {place})", _GIVE) from refusal
 
 
-def _of_variable(text: str | None) -> LocalZone | None:
+def _of_variable(text: str | None) -> tuple[str, str] | None:
     """Return the zone that the variable TZ has as *text*; None if it leads to the file of the machine."""
     if text is None or (path := text.removeprefix(":")) == "/etc/localtime":
         return None
     if path.startswith("/"):
         path = path.partition(_FOLDER)[2]
-    return LocalZone(path or text or "UTC", f"TZ={text}")
+    return path or text or "UTC", f"TZ={text}"
 
 
-def _of_machine(root: Path) -> LocalZone:
+def _of_machine(root: Path) -> tuple[str, str]:
     localtime, timezone = root / "etc/localtime", root / "etc/timezone"
     if localtime.is_symlink():
-        return LocalZone(os.readlink(localtime).partition(_FOLDER)[2], str(localtime))
+        return os.readlink(localtime).partition(_FOLDER)[2], str(localtime)
     if not localtime.exists():
-        return LocalZone("UTC", f"this machine, which has no {localtime}")
+        return "UTC", f"this machine, which has no {localtime}"
     if timezone.is_file():
-        return LocalZone(timezone.read_text(errors="replace").strip(), str(timezone))
+        return timezone.read_text(errors="replace").strip(), str(timezone)
     raise InvalidSchedule("tz", None, f"{localtime} is a copy of an unknown zone", _GIVE)

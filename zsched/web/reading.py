@@ -124,7 +124,7 @@ def around(name: str, text: str, now_ms: int, sign: int) -> datetime | None:
     """Return a time with an offset, or one a duration before (*sign* -1) or after *now_ms*. Raises InvalidSchedule."""
     if "T" in text:
         return aware(name, text)
-    span: Any = duration_argument(name, text)
+    span = duration_argument(name, text)
     at_ms = now_ms + sign * round(span.total_seconds() * 1000)
     if not 0 <= at_ms <= LAST_MS:
         raise InvalidSchedule(name, text, "not a time from 1970 to 9999", "give a shorter duration")

@@ -13,7 +13,6 @@ from tests.integration.imports.crontabs import LATER, Crontab, summary
 from zsched.cli import imports
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
-from zsched.imports.found import LocalZone
 
 pytestmark = pytest.mark.once
 
@@ -131,7 +130,7 @@ def test_a_cron_job_that_is_not_allowed_is_not_scheduled_though_its_module_is_im
 def test_the_zone_of_cron_strings_is_this_machines_with_rq_3_and_utc_with_rq_2(
     zsched: Crontab, client: Client, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "local_zone", lambda: LocalZone("Europe/Berlin", "a link"))
+    monkeypatch.setattr(imports, "local_zone", lambda: ("Europe/Berlin", "a link"))
     remarks = []
     for is_local in (True, False):
         monkeypatch.setattr(imports, "IS_CRON_LOCAL", is_local)

@@ -68,7 +68,7 @@ class _EveryKind(TriggerKind):
         Raises:
             InvalidSchedule: not a number, not finite, below 1 ms, above 100 years, or not whole milliseconds.
         """
-        value = duration_argument(self.name, value)
+        value = duration_argument(self.name, value) if isinstance(value, str) else value
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal | timedelta):
             raise InvalidSchedule(self.name, value, "not a duration", DURATION_REMEDY)
         if isinstance(value, timedelta):
