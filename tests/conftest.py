@@ -58,7 +58,7 @@ def pytest_report_header() -> str:
         server = find_server()
     except ZschedError as error:
         return f"redis-server: {error}"
-    return f"redis-server: {server}, {server.path} ({server.origin})"
+    return f"redis-server: {server}, {server.path}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
