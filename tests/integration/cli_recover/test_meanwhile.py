@@ -205,7 +205,7 @@ def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
     result = zsched()
 
     assert (INTERRUPTED, "") == (result.exit_code, result.stdout)
-    said = "zsched: stopped; 400 are restored so far; run it again to continue"
+    said = "zsched: stopped; at least 400 are restored so far; run it again to continue"
     assert said in result.stderr
     assert 400 == len(listed(scene.client))
     assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
@@ -231,7 +231,7 @@ def test_recover_that_loses_redis_says_how_far(scene: Scene, zsched: Recover, mo
     said = zsched.refusal()
 
     assert "lost Redis at " in said
-    assert "; 6 are restored so far; run it again to continue" in said
+    assert "; at least 6 are restored so far; run it again to continue" in said
 
 
 def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: Recover) -> None:

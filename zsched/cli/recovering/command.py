@@ -242,4 +242,4 @@ class ManualRecovery:
 
     def _kept(self) -> str:
         number = self._difference.schedules
-        return f"{number:,} are restored so far; run it again to continue"
+        return f"at least {number:,} are restored so far; run it again to continue"
