@@ -44,8 +44,10 @@ local ROW_SIZE = 12  -- texts of a row
 local MS = '^%-?%d+$'
 local READ = {'trigger', 'digest', 'anchor', 'created_at', 'ended_at', 'pause_after'}
 local FORMS = {anchor = MS, created_at = MS, ended_at = MS}
-local OURS = {  -- fields of a schedule's hash that no caller gives, with any value
-  progress = '', trigger = '', digest = '', anchor = '', lane = '', created_at = '', updated_at = '', ended_at = '',
+local function any() return true end
+local OURS = {  -- fields of a schedule's hash that no caller gives
+  progress = any, trigger = any, digest = any, anchor = any, lane = any, created_at = any, updated_at = any,
+  ended_at = any,
 }
 local NONE = {}
 local now = string.format('%.0f', now_ms)

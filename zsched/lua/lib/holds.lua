@@ -2,7 +2,7 @@
 --
 -- GIVES  holds(key, asked, count, others, data, name)  true if the hash at *key* has the *count* fields *asked*, by
 --          name, and the *data* of a row, if given, with its signature *name* (`data`: none); and besides only fields
---          of *others*, each with a value that matches its pattern there
+--          of *others*, whose functions allow their values
 function holds(key, asked, count, others, data, name)
   local signature = data and name ~= 'data' and name
   local texts = redis.call('HGETALL', key)
@@ -12,7 +12,7 @@ function holds(key, asked, count, others, data, name)
     local wanted = asked[field] or field == 'data' and data or field == 'zs_sig' and signature
     if wanted == value then
       count = count - 1
-    elseif wanted or not others[field] or not string.find(value, others[field]) then
+    elseif wanted or not others[field] or not others[field](value) then
       return false
     end
   end
