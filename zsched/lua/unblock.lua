@@ -146,7 +146,7 @@ function POLICIES.cancel_previous.mend(need)
 end
 
 local function need_of(id, text)
-  local mode, runs = string.match(text, '^%S+'), pushed_runs(id)
+  local mode, runs = string.match(text, '^%S+'), pushed_runs(id, nil, text)
   local need = {id = id, mode = mode, text = text, policy = POLICIES[mode or '']}
   if need.policy then
     need.open = open_jobs(id, runs)
