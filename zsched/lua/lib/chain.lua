@@ -1,8 +1,7 @@
 -- chain: the runs of a schedule that others wait for, or replace; and the list of the runs that wait.
 --
 -- USES   chains_key waiting_prefix
--- GIVES  pushed_runs(id, last, text)  ids of its runs that were pushed and may be open, oldest first. *text*: its chain,
---          if that is known
+-- GIVES  pushed_runs(id, last, text)  its pushed runs that may be open, oldest first; *text*: its chain, if known
 --        waiting_runs(id)  ids of the runs that wait, oldest first; none if their key is of a wrong type
 --        open_jobs(id, runs)  the open ones among *runs*, in the form of job_of
 --        waits_still(run)  false if it expired, or another program cancelled or deleted it
@@ -22,8 +21,7 @@ end
 function pushed_runs(id, last, text)
   local job = last and redis.pcall('HMGET', RQ_JOB .. last, 'status', 'zs_over') or {}
   local runs, is_missing = {}, last and job[1] ~= 'deferred' and not job[2]
-  text = text or redis.call('HGET', chains_key, id) or ''
-  for run in string.gmatch(string.match(text, '%s.*') or '', '%S+') do
+  for run in string.gmatch(string.match(text or redis.call('HGET', chains_key, id) or '', '%s.*') or '', '%S+') do
     runs[#runs + 1], is_missing = run, is_missing and run ~= last
   end
   runs[#runs + 1] = is_missing and last or nil
