@@ -94,6 +94,16 @@ def test_a_fired_skip_is_recorded_once_with_who_and_why(
     assert b"skip=" not in redis_client.hget("zsched:{default}:schedule:tick", "progress")
 
 
+def test_excluded_occurrences_that_a_skip_passes_are_recorded(client: Client) -> None:
+    client.schedule(FUNC, id="tick", cron="0 * * * *", exclude=["22:00-07:00"])
+
+    client.skip("tick", next=15)
+
+    [night] = [one for one in client.history("tick") if one.what is What.EXCLUDED]
+    assert (9, "22:00-07:00") == (night.count, night.why)
+    assert "22:00:00" in told(client)
+
+
 def test_skips_return_after_a_loss(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
     client.schedule(FUNC, id="tick", cron="0 9 * * *")
     first, second, third = client.preview("tick", n=3)

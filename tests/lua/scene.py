@@ -147,7 +147,7 @@ def leave_out(ns: Namespace, id: str, progress: str = "", **more: Any) -> Any:
     nominal_ms, _, _, version = (progress or row(ns, id)[3]).split()
     seen = {"seen_version": version, "seen_nominal_ms": nominal_ms, "from_ms": 0, "until_ms": DUE_MS * 3}
     plan = {"nominal_ms": DUE_MS * 4, "due_ms": DUE_MS * 4, "skips": f"skip={nominal_ms}", "times": nominal_ms}
-    return ns.call("skip", id=id, note="n", verb="skip", **seen, **plan, **more)
+    return ns.call("skip", id=id, note="n", verb="skip", passed="-", **seen, **plan, **more)
 
 
 def _replan(ns: Namespace) -> Any:

@@ -145,7 +145,7 @@ def _follow(
         for asked in SkipEntry(entry).rows():
             if (rhythm := rhythms.get(asked.id)) is not None:
                 rhythm.skipped, rhythm.next_ms = set(skipped_in(asked.state)), asked.nominal_ms
-                noted.setdefault(rhythm.key, set()).update(rhythm.skipped)
+                noted.setdefault(rhythm.key, set()).update(rhythm.skipped, _excluded(asked.passed, rhythm.every_ms))
     elif entry.kind == "resume":
         for skip in ResumeEntry(entry).resumed:
             rhythm = rhythms.get(skip.id)

@@ -9,10 +9,11 @@
 --        from_ms until_ms   the plan holds while from_ms <= TIME < until_ms
 --        nominal_ms due_ms   the next occurrence by the plan
 --        skips           all skips by the plan, as words of lib/state.lua
+--        passed          the record of excluded occurrences up to the next one, as in advance
 --        verb            skip | take_back
 --        times           the occurrences in question: ms by commas
 -- RETURNS  OK, now ms, a word: done, AGAIN (read and plan once more)
--- LOGS   skip: note, rows = id, "<verb> <times> <next nominal> <next due> <state>"
+-- LOGS   skip: note, rows = id, "<verb> <times> <next nominal> <next due> <state> <passed>"
 --
 -- The schedule is in a lane or paused. If no occurrence is left, its time stays: the leader records it as skipped, and
 -- the schedule ends.
@@ -30,7 +31,8 @@ end
 
 local counts = with_count(progress.state, 'skip', 0)
 local state = counts .. (counts ~= '' and skips ~= '' and ',' or '') .. skips
-append('skip', {'note', note, 'rows', 1, id, table.concat({verb, times, nominal_ms, due_ms, state_word(state)}, ' ')})
+local words = table.concat({verb, times, nominal_ms, due_ms, state_word(state), passed}, ' ')
+append('skip', {'note', note, 'rows', 1, id, words})
 touch(id, at)
 change_progress(id, {nominal_ms = nominal_ms, state = state})
 if at.place == 'paused' then

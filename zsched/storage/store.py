@@ -99,7 +99,8 @@ class Store:
                 "skip", None, (), id=id, note=note, seen_version=schedule.version or NO_VERSION,
                 seen_nominal_ms=schedule.nominal_ms, from_ms=plan.from_ms, until_ms=plan.until_ms,
                 nominal_ms=plan.nominal_ms, due_ms=plan.due_ms, skips=skips_text(plan.skipped),
-                verb="take_back" if takes_back else "skip", times=",".join(map(str, plan.times)),
+                passed=passed_text(plan.passed), verb="take_back" if takes_back else "skip",
+                times=",".join(map(str, plan.times)),
             )  # fmt: skip
             if word == b"done":
                 return

@@ -37,17 +37,17 @@ class PauseEntry(ParsedEntry, kind="pause", whats={What.PAUSED}):
             yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, next_ms=until, why=note)
 
 
-class SkipEntry(ParsedEntry, kind="skip", whats={What.SKIP_ASKED, What.SKIP_TAKEN_BACK}):
+class SkipEntry(ParsedEntry, kind="skip", whats={What.SKIP_ASKED, What.SKIP_TAKEN_BACK, What.EXCLUDED}):
     """
     Occurrences to come are skipped by hand, or not any more. A row is id, and "<verb> <times> <next nominal ms> <next
-    due ms> <state>"; the verb is skip or take_back.
+    due ms> <state> <passed>"; the verb is skip or take_back.
     """
 
     def rows(self) -> Iterator[Skips]:
         for id, words, _ in self._stored():
-            verb, times, nominal, due, state = words.split(" ")
-            skipped = list(map(int, times.split(",")))
-            yield Skips(id, skipped, verb != "skip", int(nominal), int(due), "" if state == "-" else state)
+            verb, times, nominal, due, state, passed = words.split(" ")
+            own = int(nominal), int(due), "" if state == "-" else state, passed_in(passed)
+            yield Skips(id, [int(one) for one in times.split(",")], verb != "skip", *own)
 
     def changes(self) -> Iterator[Change]:
         note = self._field(b"note")
@@ -55,6 +55,7 @@ class SkipEntry(ParsedEntry, kind="skip", whats={What.SKIP_ASKED, What.SKIP_TAKE
             what = What.SKIP_TAKEN_BACK if row.is_taken_back else What.SKIP_ASKED
             for at_ms in row.times:
                 yield self._change(row.id, what, nominal_ms=at_ms, why=note)
+            yield from self._passed(row.id, row.passed)
 
 
 class ResumeEntry(ParsedEntry, kind="resume", whats={What.RESUMED, What.SKIPPED, What.EXCLUDED, What.ENDED}):

@@ -138,6 +138,7 @@ class NamedTexts(OfNothing):
 class Skips(OfSchedule):
     """
     Occurrences of a schedule that are skipped by hand, or not any more: ``times``; then its next one, and its state.
+    ``passed``: excluded ones up to that.
     """
 
     times: Sequence[int]
@@ -145,6 +146,7 @@ class Skips(OfSchedule):
     nominal_ms: int
     due_ms: int
     state: str
+    passed: tuple[Passed, ...]
 
 
 @dataclass(slots=True)

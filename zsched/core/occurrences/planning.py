@@ -186,14 +186,15 @@ def moved(trigger: Trigger, nominal_ms: int, fired_ms: int | None) -> int | None
 
 class SkipPlan(NamedTuple):
     """
-    The occurrences ``times``, which are skipped or taken back; and then all skips, and the next occurrence. It holds
-    while from_ms <= TIME < until_ms, when the first of ``times`` is due.
+    The occurrences ``times``, which are skipped or taken back; and then all skips, and the next occurrence. ``passed``:
+    excluded ones up to that. It holds while from_ms <= TIME < until_ms, when the first of ``times`` is due.
     """
 
     times: tuple[int, ...]
     skipped: tuple[int, ...]
     nominal_ms: int
     due_ms: int
+    passed: tuple[Passed, ...]
     from_ms: int
     until_ms: int
 
@@ -227,14 +228,16 @@ def skip_plan(schedule: Schedule, at_ms: int | None, number: int, *, takes_back:
         raise InvalidSchedule("id", schedule.id, f"more than {MOST} of its times would be skipped", remedy)
     then = build(replace(spec, skipped=skipped), schedule.anchor_ms or 0)
     next_ms: int | None = nominal_ms
+    passed = tuple[Passed, ...]()
     if takes_back and due_ms > schedule.read_ms:
         next_ms = min(*times, nominal_ms)
     elif nominal_ms in times:
         next_ms = then.next_after(nominal_ms)
     if next_ms is not None and next_ms != nominal_ms:
+        passed = excluded(then, nominal_ms, next_ms)
         nominal_ms, due_ms = next_ms, due_of(then, schedule.id, next_ms)
     until_ms = min(due_of(then, schedule.id, one) for one in times)
-    return SkipPlan(times, skipped, nominal_ms, due_ms, schedule.read_ms, until_ms)
+    return SkipPlan(times, skipped, nominal_ms, due_ms, passed, schedule.read_ms, until_ms)
 
 
 def _occurrence(trigger: Trigger, schedule: Schedule, at_ms: int) -> int:

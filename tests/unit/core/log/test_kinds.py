@@ -53,7 +53,7 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "cancel of an ended one": (entry(7, "cancel", "rows", 1, "a", "-"), [("a", "")]),
     "pause": (entry(7, "pause", "note", "why", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
     "resume": (entry(7, "resume", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
-    "skip": (entry(7, "skip", "note", "", "rows", 1, "r", f"skip {DUE_MS} 5 6 skip={DUE_MS}"), [("r", "")]),
+    "skip": (entry(7, "skip", "note", "", "rows", 1, "r", f"skip {DUE_MS} 5 6 skip={DUE_MS} -"), [("r", "")]),
     "replan": (entry(7, "replan", "of", "tzdata", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
     "named_texts": (entry(7, "named_texts", *row_fields("named_texts", "calendar:kr 5 {}", "known_failure:a 6 -")), []),
     "state": (entry(7, "state", "rows", 2, "r", "failures=2,skips=1", "s", "-"), []),

@@ -1,5 +1,6 @@
 """Skips by hand against a plain list of times."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice, pairwise
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from zsched.core.model import Schedule
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.planning import skip_plan
-from zsched.core.occurrences.policy import Policy, plan
+from zsched.core.occurrences.policy import Passed, Policy, plan
 from zsched.core.options.choices import CatchUp, Overlap, ScheduleState
 from zsched.core.record import STATE, skipped_in, skips_text
 from zsched.core.triggers.spec import OnExcluded, TriggerSpec
@@ -105,6 +106,34 @@ def test_skips_and_take_backs_leave_the_next_time_that_a_plain_list_has(
         left = [at_ms for at_ms in times if at_ms not in skipped]
         assert (tuple(sorted(skipped)), left[0]) == (spec.skipped, schedule.nominal_ms)
         assert schedule.next_ms == due_of(build(spec, START_MS), "a", left[0])
+
+
+@given(st.sets(st.integers(0, 24)))
+def test_skips_and_plans_together_record_each_excluded_time_once(places: set[int]) -> None:
+    spec, recorded = SPECS[3], list[int]()
+    times, fired = listed(spec), list[int]()
+    schedule = Schedule("a", ScheduleState.ACTIVE, "cron", "f", times[0], spec, START_MS, times[0], read_ms=START_MS)
+    for place in places:
+        made = skip_plan(schedule, times[place], 0)
+        assert made is not None
+        recorded += hours(made.passed)
+        spec = replace(spec, skipped=made.skipped)
+        schedule = replace(schedule, trigger=spec, nominal_ms=made.nominal_ms, next_ms=made.due_ms)
+    nominal_ms = schedule.nominal_ms or 0
+    while nominal_ms < times[-1]:
+        made_plan = plan(build(spec, START_MS), nominal_ms, nominal_ms, EACH, "a")
+        recorded += hours(made_plan.passed)
+        fired.append(made_plan.fire_ms or 0)
+        nominal_ms = made_plan.next_ms or 0
+
+    whole = [*range(times[0], nominal_ms, 3_600_000)]
+    assert whole == sorted([*recorded, *fired, *spec.skipped])
+
+
+def hours(passed: Iterable[Passed]) -> list[int]:
+    """Return the hourly times that *passed* has as excluded."""
+    excluded = (one for one in passed if one.why == Outcome.EXCLUDED.word)
+    return [at_ms for one in excluded for at_ms in range(one.first_ms, one.last_ms + 1, 3_600_000)]
 
 
 def test_the_next_occurrences_to_skip_are_not_skipped_yet() -> None:
