@@ -3,7 +3,8 @@ The nominal times of recurring schedules, computed here independently: a rule of
 
 In each history the times strictly increase and none is left out. Each occurrence continues where the previous one
 pointed, and an occurrence that did not fire is in a coalesced, skipped or excluded range. Over all histories together
-every occurrence has an outcome, since Redis repeats what it forgot.
+every occurrence has an outcome, since Redis repeats what it forgot. A put that creates the schedule once more, because
+Redis forgot the first one, begins another life: what came between the two belongs to neither.
 
 A rule with a calendar leaps over excluded occurrences, and a changed calendar moves its next one. None fires in a
 minute that has been excluded for ``KNOWN_US``.
@@ -31,6 +32,7 @@ from zsched.core.triggers.spec import OnExcluded
 
 KNOWN_US = 5_000_000  # after so long the leader plans by a changed calendar, also a new leader
 _NOT_DECIDED = (Outcome.BY_HAND.word, Outcome.EXCLUDED.word)  # they may come although the next one is earlier
+Key = tuple[str, int, int, int]  # id; when it was created, anchor and distance in ms
 _WINDOW = re.compile(r"(\d\d):(\d\d)-\d\d:\d\d")
 
 
@@ -39,6 +41,7 @@ class Rhythm:
     """A rule as a history has it: its next time ``next_ms``, and its last occurrence. ``leaps``: it has a calendar."""
 
     id: str
+    created_ms: int
     anchor_ms: int
     every_ms: int
     next_ms: int | None
@@ -47,9 +50,9 @@ class Rhythm:
     leaps: bool = False
 
     @property
-    def key(self) -> tuple[str, int, int]:
+    def key(self) -> Key:
         """The key of the rule, which is equal in every history."""
-        return self.id, self.anchor_ms, self.every_ms
+        return self.id, self.created_ms, self.anchor_ms, self.every_ms
 
     def take(self, first_ms: int, last_ms: int, next_ms: int | None) -> Findings:
         """
@@ -73,8 +76,8 @@ class Rhythm:
 def out_of_rhythm(audit: Audit) -> Findings:
     """Check that occurrences are the rule's own, in order, without a hole."""
     told: set[str] = set()
-    covered: dict[tuple[str, int, int], set[int]] = {}
-    noted: dict[tuple[str, int, int], set[int]] = {}  # excluded or skipped by hand, some of them ahead
+    covered: dict[Key, set[int]] = {}
+    noted: dict[Key, set[int]] = {}  # excluded or skipped by hand, some of them ahead
     again: dict[str, set[int]] = {}  # nominal times of runs that a recovery put back: an archive knew their push
     for chain in audit.histories.chains:
         rhythms: dict[str, Rhythm] = {}
@@ -87,9 +90,9 @@ def out_of_rhythm(audit: Audit) -> Findings:
                         yield shown
             except UnknownEntry:  # told by the check of the log
                 continue
-    for (id, anchor_ms, every_ms), times in covered.items():
+    for (id, created_ms, anchor_ms, every_ms), times in covered.items():
         times |= {time for time in again.get(id, ()) if min(times) < time < max(times)}
-        known = times | noted.get((id, anchor_ms, every_ms), set())
+        known = times | noted.get((id, created_ms, anchor_ms, every_ms), set())
         missing = [time for time in range(min(times), max(times), every_ms) if time not in known]
         if missing:
             shown = f"{len(missing)} occurrences have no outcome in any log, the first at {iso(missing[0])}"
@@ -99,8 +102,8 @@ def out_of_rhythm(audit: Audit) -> Findings:
 def _follow(
     rhythms: dict[str, Rhythm],
     entry: Entry,
-    covered: dict[tuple[str, int, int], set[int]],
-    noted: dict[tuple[str, int, int], set[int]],
+    covered: dict[Key, set[int]],
+    noted: dict[Key, set[int]],
     again: dict[str, set[int]],
 ) -> Findings:
     if entry.kind == "put_recurring":
@@ -167,7 +170,8 @@ def _begin(rhythms: dict[str, Rhythm], record: Record) -> None:
     every_ms, before = int(trigger["expr"]), rhythms.get(id)
     is_same = before is not None and (before.anchor_ms, before.every_ms) == (anchor_ms, every_ms)
     last_ms = before.last_ms if before is not None and is_same else None
-    rhythms[id] = Rhythm(id, anchor_ms, every_ms, record.nominal_ms, last_ms, set(skipped_in(record.state)))
+    rule = int(own.get(b"created_at", 0)), anchor_ms, every_ms
+    rhythms[id] = Rhythm(id, *rule, record.nominal_ms, last_ms, set(skipped_in(record.state)))
     rhythms[id].leaps = "exclude" in trigger
 
 

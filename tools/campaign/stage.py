@@ -215,13 +215,11 @@ class Stage:
     # -- the notifier -----------------------------------------------------------------------------
 
     def unsent(self) -> set[str]:
-        """Return the runs that did not succeed, by the leader's archive, and that no message names or counts."""
-        last: dict[str, str] = {}
-        for entry in history(self.leader().archive):
-            with suppress(UnknownEntry):
-                ends = (change for change in changes(entry) if change.what is What.RUN_ENDED)
-                last |= {change.run_id or "": change.why for change in ends}
-        bad = {run_id for run_id, why in last.items() if why in ("failed", "lost", "expired")}
+        """
+        Return the runs that did not succeed, by every archive, and that no message names or counts. An archive that
+        comes back to a Redis in which an empty one leads may have ends of before, which nobody tells any more.
+        """
+        bad = set.intersection(*(_ended_badly(seat.archive) for seat in self.seats))
         messages = self.receiver.messages
         named = {event["run_id"] for message in messages for event in message["events"]}
         unnamed = sum(message["count"] - len(message["events"]) for message in messages)
@@ -257,3 +255,13 @@ class Stage:
                 self.deaths.append(f"daemon {seat.name} ended by itself ({seat.process.wait()}), saying {said}")
         if not seat.is_running:
             self.start(seat)
+
+
+def _ended_badly(archive: Path) -> set[str]:
+    """Return the runs that did not succeed in the end."""
+    last: dict[str, str] = {}
+    for entry in history(archive):
+        with suppress(UnknownEntry):
+            ends = (change for change in changes(entry) if change.what is What.RUN_ENDED)
+            last |= {change.run_id or "": change.why for change in ends}
+    return {run_id for run_id, why in last.items() if why in ("failed", "lost", "expired")}

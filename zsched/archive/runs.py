@@ -43,6 +43,10 @@ _PART: Final = "FROM live WHERE life = ? AND (id, run) > (?, ?) ORDER BY id, run
 _OPEN_PART: Final = (
     f"SELECT id, run, t, note FROM (SELECT id, run, t, note, place {_PART} ?) WHERE place = 'open' LIMIT ?"
 )
+_UNFOUND: Final = (
+    "SELECT id, run, value + 1 FROM live AS old JOIN fact ON name = 'boot_n' WHERE life = ? AND place = 'open'"
+    " AND NOT EXISTS (SELECT 1 FROM live WHERE life = old.life + 1 AND id = old.id AND run = old.run)"
+)
 _END_OF_PART: Final = f"SELECT id, run {_PART} 1 OFFSET ?"
 
 _LOOKED_BACK: Final = 200  # entries of a schedule
@@ -86,6 +90,18 @@ class OpenRuns(History):
                 row = None if stored is None else record_in(stored)
                 if row is not None and (facets := facets_of(row.n)) is not None:
                     found[run_id] = facets.at(row.row).queue[:LONGEST_NAME]
+        return found
+
+    def unfound(self) -> list[str]:
+        """
+        Return the open runs that a bootstrap has not found in Redis, and of which its new entries say at most that they
+        were pushed again: they ended before it looked, and no entry has that.
+        """
+        found, rows = list[str](), self.db.execute(_UNFOUND, (self.life,)) if self.position else ()
+        for id, run, first_n in rows:
+            told = (one for _, entry in self.entries(id, first_n) for one in self.changes_in(entry, id))
+            if all(is_push(one) for one in told if one.run_id == run_id_of(id, run)):
+                found.append(run_id_of(id, run))
         return found
 
     def next(self, after: RunKey | None, looked_at: int, limit: int) -> tuple[list[Run], RunKey | None]:

@@ -149,7 +149,7 @@ class Answers:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
         if not (heard := self._history.heard_queues()):
             return story.verdict
-        if (meant := similar(run.queue, heard)) is None:
+        if not (meant := similar(run.queue, heard)):
             return story.verdict.after(f"queues with workers: {some(sorted(heard))}")
         verdict = story.verdict.after(f"did you mean {meant}?")
         remedy = (

@@ -40,7 +40,7 @@ def doubtful_queues(client: Client, put: Iterable[Prioritized]) -> list[str]:
 def _misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> Iterator[str]:
     """Yield a text for each queue of *put* that may be misspelt; *heard*: those with workers."""
     for queue in sorted({one.queue for one in put} - heard):
-        if (meant := similar(queue, heard)) is not None:
+        if meant := similar(queue, heard):
             yield f"no worker listens to queue {queue!r}; did you mean {meant!r}?"
 
 

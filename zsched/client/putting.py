@@ -8,7 +8,6 @@ the rule is checked and planned once, too.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property, partial
@@ -26,6 +25,7 @@ from zsched.core.options.table import ScheduleRow
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import RULES, delay_of
 from zsched.core.triggers.zones import instant_ms, local_offset_s
+from zsched.core.wording import nearest
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotArchived, RedisUnavailable
 from zsched.storage.archivers import Durability
 from zsched.storage.puts import DONE, Answer, Put, PutScripts, Shape
@@ -131,8 +131,8 @@ class RowReader:
         """
         options = dict(row)
         if "func" not in options:
-            near = difflib.get_close_matches("func", [name for name in options if isinstance(name, str)], 1)
-            remedy = f"did you mean func where it says {near[0]}?" if near else "give a dotted path or a function"
+            near = nearest("func", [name for name in options if isinstance(name, str)])
+            remedy = f"did you mean func where it says {near}?" if near else "give a dotted path or a function"
             raise InvalidSchedule("func", NOT_GIVEN, "the row has none", remedy)
         func = options.pop("func")
         typed = func if isinstance(func, Typed) else None

@@ -9,7 +9,6 @@ User-named tables, such as ``[queues.email]`` and ``[urgency.digest]``, are read
 not fit into a variable or a flag.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +22,7 @@ from zsched.config.bounds import FILTERS, TOLD
 from zsched.config.urls import LABEL, shown
 from zsched.core.options.arguments import is_queue_name
 from zsched.core.options.choices import Priority
+from zsched.core.wording import nearest
 from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]
@@ -38,8 +38,7 @@ def setting(default: Any, parse: Parser, *, repr: bool = True) -> Any:
 def suggest(name: str, known: Iterable[str]) -> str:
     """Suggest known names that are similar to *name*, for a message."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
+    return f"did you mean {near}?" if (near := nearest(name, names)) else f"there are: {', '.join(names)}"
 
 
 def integer(low: int, high: int) -> Parser:

@@ -9,7 +9,7 @@ scripts.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -124,6 +124,13 @@ def alternatives(names: Sequence[str]) -> str:
     """Return ``a``, ``a or b``, ``a, b or c``."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def nearest(name: object, names: Iterable[str], least: float = 0.6) -> str:
+    """Return the most similar of *names*, if *name* may be a misspelling of it; else "". *least* is 1 for equals."""
+    from difflib import get_close_matches  # for an error alone
+
+    return next(iter(get_close_matches(str(name)[:LONGEST_NAME], [*names], 1, least)), "")
 
 
 # -- texts of other programs ----------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from zsched.archive import Archive
+from zsched.archive.runs import OpenRuns
 from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position, readable
 from zsched.core.record import Record
@@ -137,6 +138,10 @@ class Intake:
         self._archive.hold_named_texts(self._named_texts.held())
         self._scan(self._scanner.schedules(self._scanner.ids()), base.position)
         self._scan(self._scanner.runs(self._scanner.run_ids(), base.position), base.position)
+        with OpenRuns(self._archive.path) as known:  # a worker may have ended one meanwhile: the tracker asks for it
+            unfound = known.unfound()
+        for at, held in self._scanner.runs(unfound, base.position):
+            self._scan([(at, [run for run in held if b"ended_at" in run.job[::2]])], base.position)
 
     def _copy(self, first: Entry, base: Position) -> None:
         """Copy the retained log from *first* to *base* into the history."""

@@ -13,7 +13,8 @@ tells the same minute from that message on, and repeats at most the messages of 
 in order.
 
 If Redis was lost, or a sink is new, the last ten minutes are told. Not guaranteed: messages while no daemon leads;
-they come when one does. A receiver that refuses a message gets it again and again: ``zsched status`` says so.
+they come when one does; and events that only one archive has, if another one led first after the loss. A receiver that
+refuses a message gets it again and again: ``zsched status`` says so.
 """
 
 from collections import deque

@@ -21,7 +21,6 @@ the function and its arguments are not checked. ``unchecked`` lists these functi
 options of the file.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -39,6 +38,7 @@ from zsched.core.options.table import ELSEWHERE, OPTIONS, options_taking
 from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.every import LONGEST_MS
 from zsched.core.triggers.trigger import RULES
+from zsched.core.wording import nearest
 from zsched.errors import InvalidSchedule, InvalidTask, RedisUnavailable, ZschedError
 from zsched.tasks.lookup import Lookup
 
@@ -149,8 +149,7 @@ def check_through(
 
 def _nearest(key: str) -> str:
     """Return the valid key that is most similar to the bad *key*; "" without one."""
-    near = [] if key in KEYS else difflib.get_close_matches(key, KEYS, 1, 0.6)
-    return near[0] if near else ""
+    return "" if key in KEYS else nearest(key, KEYS)
 
 
 def may_be_arguments(key: str) -> bool:

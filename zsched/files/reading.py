@@ -17,7 +17,6 @@ with a mistake is checked to its end, so that one reading reports all mistakes. 
 are not reported. Arguments are checked last, when their keys have no mistake.
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -29,6 +28,7 @@ from zsched.core.options.arguments import check_text
 from zsched.core.toml import Lines, key_text
 from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.trigger import RULES
+from zsched.core.wording import nearest
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
 from zsched.files import checking
 
@@ -94,9 +94,8 @@ class _Reading:
     def file(self) -> ScheduleFile:
         for key in self._found:
             if key not in _TOP:
-                near = difflib.get_close_matches(key, _TOP, 1, 0.6)
                 known = "a file has owner, [defaults], [schedules.<id>] and [calendars.<name>]"
-                remedy = f"write {near[0]}" if near else known
+                remedy = f"write {near}" if (near := nearest(key, _TOP)) else known
                 self._complain((key,), f"{key}: no such key here; {remedy}")
         unread: set[str] = set()
         owner, shared = self._owner(), self._shared(unread)

@@ -21,7 +21,6 @@ overdue is in the first window.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -34,7 +33,7 @@ from zsched.core.options.choices import Priority
 from zsched.core.pages import pages_of
 from zsched.core.runs.job import ms_of, whole
 from zsched.core.runs.run_id import run_key
-from zsched.core.wording import plural, rough_duration
+from zsched.core.wording import nearest, plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
 from zsched.storage.jobs import allowed_replies, members
@@ -189,7 +188,7 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     stalled = _stalled(wire, keys, sorted(known if is_suspended else silent), used)
     unheard_ones = [one for one in stalled if one.queue in silent and (one.waiting or one.queue in used)]
     if len(unheard_ones) <= _FEW:  # more are no typing mistakes, and to compare all names takes seconds
-        unheard_ones = [one._replace(meant=similar(one.queue, heard)) for one in unheard_ones]
+        unheard_ones = [one._replace(meant=similar(one.queue, heard) or None) for one in unheard_ones]
     return StalledQueues(
         unheard_ones, is_suspended, [one for one in stalled if is_suspended and one.waiting], len(used), len(heard)
     )
@@ -214,9 +213,9 @@ def queues_seen(
     return found
 
 
-def similar(queue: str, heard: Collection[str]) -> str | None:
-    """Return the queue in *heard* whose name looks like that of *queue*, or None: *queue* may be a typing mistake."""
-    return next(iter(difflib.get_close_matches(queue, sorted(heard), 1, _SIMILAR)), None)
+def similar(queue: str, heard: Collection[str]) -> str:
+    """Return the queue in *heard* whose name looks like that of *queue*, or "": *queue* may be a typing mistake."""
+    return nearest(queue, sorted(heard), _SIMILAR)
 
 
 def suspended(wire: Wire, rq: RqKeys) -> bool:

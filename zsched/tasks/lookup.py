@@ -6,12 +6,11 @@ accepted unchecked, its payload too, and the caller can report that. A path into
 the name is a mistake.
 """
 
-import difflib
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from zsched.core.wording import some
+from zsched.core.wording import nearest, some
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.tasks import importing
 from zsched.tasks.importing import Absent, Missing
@@ -87,8 +86,8 @@ def _missing(path: str, missing: Missing) -> NotImportable:
     there = vars(missing.owner) if hasattr(missing.owner, "__dict__") else {}
     tasks = [name for name, value in there.items() if isinstance(value, Task)]
     functions = [name for name, value in there.items() if inspect.isroutine(value) and not name.startswith("_")]
-    near = difflib.get_close_matches(missing.name, tasks + functions, 1, 0.6)
-    remedy = f"did you mean {near[0]}?" if near else _choice("tasks", tasks) or _choice("functions", functions)
+    near = nearest(missing.name, tasks + functions)
+    remedy = f"did you mean {near}?" if near else _choice("tasks", tasks) or _choice("functions", functions)
     problem = f"there is no {missing.name} in {missing.path}"
     return NotImportable("func", path, problem, remedy or "give a function that a worker can import")
 

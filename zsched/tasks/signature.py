@@ -8,7 +8,6 @@ Not guaranteed: more than the type demands. ``int`` takes True and ``float`` tak
 parameter takes anything; for a Protocol only the names of its members are checked.
 """
 
-import difflib
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, Union
 from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
 from zsched.core.options.define import SCHEDULE_OPTIONS
+from zsched.core.wording import nearest
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, show
 
 NO_DEFAULT: Final = inspect.Parameter.empty
@@ -88,7 +88,7 @@ class Signature:
         """
         for name, value in payload.items():
             if (parameter := self.parameters.get(name)) is None:
-                near = self.nearest(name)
+                near = nearest(name, self.parameters)
                 remedy = f"did you mean {near}?" if near else f"its parameters are {self._listed()}"
                 yield InvalidSchedule(str(name), value, f"task {self._path} has no such parameter", remedy)
                 continue
@@ -104,10 +104,6 @@ class Signature:
         for name, parameter in self.parameters.items():
             if not is_part and name not in payload and parameter.default is NO_DEFAULT:
                 yield InvalidSchedule(name, NOT_GIVEN, f"task {self._path} needs it", f"give {name}=…")
-
-    def nearest(self, name: object) -> str | None:
-        """Return the parameter with the most similar name, if *name* may be a misspelling of it."""
-        return next(iter(difflib.get_close_matches(str(name), self.parameters, 1, 0.6)), None)
 
     def _listed(self) -> str:
         return ", ".join(map(str, self.parameters.values())) or "none"

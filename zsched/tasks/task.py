@@ -27,6 +27,7 @@ from zsched.core.model import Scheduled
 from zsched.core.options.arguments import check_id
 from zsched.core.options.define import SCHEDULE_OPTIONS, TRIGGERS, define
 from zsched.core.options.table import FOR_ENQUEUE, OPTIONS, ScheduleOptions, ScheduleRow
+from zsched.core.wording import nearest
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.storage.rqjob import Encoder
 from zsched.tasks import importing
@@ -255,7 +256,7 @@ class Task(Typed, Generic[P, R]):
                 raise InvalidSchedule(name, value, problem, "give them beside the options")
             if name in self.signature.parameters:
                 payload[name] = value
-            elif name in SCHEDULE_OPTIONS | FOR_ENQUEUE or self.signature.nearest(name) is None:
+            elif name in SCHEDULE_OPTIONS | FOR_ENQUEUE or not nearest(name, self.signature.parameters):
                 options[name] = value  # an unknown option is refused later, with a hint
             else:
                 self.signature.check({name: value}, is_part=True)

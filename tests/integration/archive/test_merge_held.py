@@ -13,7 +13,7 @@ from rq.job import Job
 
 from tests.builders.scenes import Scene, rows_put_back, schedule
 from tests.builders.workers import perform
-from tests.integration.archive.merging import due_now, lose, put_back, run, said, snapshot, watch
+from tests.integration.archive.merging import due_now, lose, once, put_back, run, said, snapshot, trim, watch
 from tests.states import state_of
 from zsched.core.entry import Position
 from zsched.core.log.lives import EndEntry
@@ -21,6 +21,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run import RunStatus
 from zsched.daemon import tracker
 from zsched.daemon.tracker import Tracker
+from zsched.storage.records import Scanner
 
 FUNC = "platform.node"
 
@@ -129,6 +130,31 @@ def test_a_run_with_only_a_workers_fields_is_left_to_rq_and_its_end_recorded(sce
     assert held.run is not None
     ended_as = {"failed": RunStatus.FAILED, "finished": RunStatus.SUCCEEDED}.get(status, RunStatus.RUNNING)
     assert (What.HELD, run_id, ended_as, True) == (held.what, held.run.id, held.run.status, held.run.is_uncertain)
+
+
+@pytest.mark.usefixtures("rounds")
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_run_that_ends_while_its_archive_begins_a_new_history_has_one_end_in_the_log(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+) -> None:
+    run_id = scene.client.enqueue(FUNC, id="a", done_by="1h").run_id or ""
+    assert scene.follower.step()
+    trim(scene)
+    old, archive = snapshot(scene), scene.archive
+    schedule(scene, "lost")
+    lose(scene, old)
+    if is_told:  # a daemon whose archive knows only the new history
+        scene.follow("new.db")
+        assert scene.follower.step()
+        Busy.of(scene).finish()
+        track(scene)
+        scene.archive = archive
+    else:
+        once(monkeypatch, Scanner, "run_ids", lambda: Busy.of(scene).finish())
+
+    track(scene)
+
+    assert ([(run_id, "succeeded")], {}) == (ends(scene), open_runs(scene))
 
 
 def test_a_skip_run_that_a_worker_has_is_left_to_rq_not_skipped(scene: Scene) -> None:

@@ -12,7 +12,6 @@ added by ``[urgency.<name>]`` in the configuration for the command line, and by 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import islice, pairwise
 from typing import Any, Final, cast
 
@@ -26,7 +25,7 @@ from zsched.core.triggers.exclusions import exclusions_of, is_name
 from zsched.core.triggers.spec import NO_CALENDARS, Calendars, Fold, Gap, OnExcluded, TriggerSpec
 from zsched.core.triggers.trigger import GIVE_A_RULE, RULES, build, kind_named
 from zsched.core.triggers.zones import instant_ms, local_offset_s, zone
-from zsched.core.wording import duration_text
+from zsched.core.wording import duration_text, nearest
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 
 TRIGGERS = ("at", "after", *RULES)
@@ -41,7 +40,6 @@ _CHECKED_ELSEWHERE = (Stored.RULE, Stored.DATA)
 _CHECKED = {
     name: option for name, option in OPTIONS.items() if option.stored not in _CHECKED_ELSEWHERE and name != "urgency"
 }
-_LONGEST_NAME: Final = 100  # characters of an unknown option that are compared
 _SAMPLE: Final = 12  # gaps between occurrences that are checked
 _HARMLESS: Final = {  # allowed for a one-shot: the defaults of the signature
     "catch_up_window": USUAL.catch_up_window_ms / 1000,
@@ -118,9 +116,9 @@ def _refuse_unknown(options: Mapping[str, Any], known: frozenset[str]) -> None:
         if name not in known:
             ours = ELSEWHERE.get(name)
             # cart= and uid= are arguments of a function, and no typos of at= and id=.
-            near = [ours] if ours in known else get_close_matches(name[:_LONGEST_NAME], known - {"at", "id"}, 1, 0.65)
+            near = ours if ours in known else nearest(name, known - {"at", "id"}, 0.65)
             kwargs = "an argument of the function goes into kwargs=; " if "kwargs" in known else ""
-            remedy = f"our option is {near[0]}=" if near else f"{kwargs}options are {', '.join(sorted(known))}"
+            remedy = f"our option is {near}=" if near else f"{kwargs}options are {', '.join(sorted(known))}"
             raise InvalidSchedule(name, value, "no such option here", remedy)
 
 

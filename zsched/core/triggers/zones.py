@@ -14,7 +14,6 @@ found by probing every ``_STEP_S`` and bisecting to the second. Two changes that
 would be missed. The closest pair in tzdata is 3.98 days apart (Freetown, 1939); a test checks that.
 """
 
-import difflib
 import re
 from bisect import bisect_left
 from contextlib import suppress
@@ -25,7 +24,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from zsched.core.clock import LAST_MS, from_ms, to_ms
 from zsched.core.triggers.spec import Fold, Gap
-from zsched.core.wording import alternatives
+from zsched.core.wording import alternatives, nearest
 from zsched.errors import InvalidSchedule, UnknownZone
 from zsched.zone_rules import installed
 
@@ -270,8 +269,8 @@ def _suggest(name: str, otherwise: str = 'use an IANA name such as "Europe/Londo
     last_part = {key.rpartition("/")[2]: known for key, known in folded.items()}
     wanted = name[:_LONGEST_NAME].casefold().replace(" ", "_")
     for names in (folded, last_part):
-        if near := difflib.get_close_matches(wanted, names, n=1, cutoff=0.75):
-            return f'did you mean "{names[near[0]]}"?'
+        if near := nearest(wanted, names, 0.75):
+            return f'did you mean "{names[near]}"?'
     return otherwise
 
 
