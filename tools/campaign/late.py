@@ -30,7 +30,9 @@ def out_of_time(audit: Audit) -> Findings:
                 yield f"{id}: {[one.entry for one in found]} log one deadline"
             in_time = [one for one in audit.received.get(f"{id}-{nominal_ms}", ()) if one.t_us < at_us - _SLACK_US]
             has_failed = found[0].why.startswith(("failed", "is lost"))  # its worker died after the receipt
-            if in_time and not has_failed and not audit.losses_between(in_time[0].t_us - LAG_US, at_us + LAG_US):
+            if not in_time or has_failed or audit.is_disturbed(in_time[0].t_us, _SLACK_US):  # it could not tell its end
+                continue
+            if not audit.losses_between(in_time[0].t_us - LAG_US, at_us + LAG_US):
                 yield f"{id}: {found[0].entry} says {found[0].why!r}, and it was received at {in_time[0].t_us}"
         yield from _silent(audit, id, changes, set(missed))
 
