@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from socketserver import TCPServer
+from wsgiref.simple_server import WSGIServer
 
 import pytest
 from structlog.testing import capture_logs
@@ -76,8 +77,9 @@ def crowd(where: str, number: int, **options: bytes) -> Iterator[Crowd]:
 
 
 def handlers() -> int:
-    """Return the number of threads that are busy with a request."""
-    return sum("process_request" in thread.name for thread in threading.enumerate())
+    """Return the number of threads that are busy with a request to the pages, not to a server of an earlier test."""
+    targets = [getattr(thread, "_target", None) for thread in threading.enumerate()]
+    return sum(isinstance(getattr(target, "__self__", None), WSGIServer) for target in targets)
 
 
 def files() -> int:
