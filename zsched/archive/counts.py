@@ -17,6 +17,7 @@ from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.counts import COUNTED_LATE_MS, FAILED, LATE, RowsBy, Series, WantedCounts, counted_word
 from zsched.core.occurrences.outcomes import LEFT_OUT, What
+from zsched.core.pages import grouped
 from zsched.core.runs.run_id import RunKey, nominal_ms_of
 
 UNITS: Final = (1, 15, 60, 1440)  # minutes, each a multiple of the one before
@@ -101,9 +102,9 @@ def counts_of(history: History, wanted: WantedCounts) -> dict[str, Any]:
             members.setdefault(name, []).append(number)
     names = sorted(weights, key=lambda name: (weights[name], name))
     rows = {name: members[name] for name in names[: wanted.most]}
-    cells, has_once = dict[int, list[tuple[int, str, int]]](), wanted.by is RowsBy.SCHEDULE
-    for place, number, count in _sums(history.db, wanted, {*chain(*rows.values())}, "place, series"):
-        cells.setdefault(number, []).append((place, known[number].word, count))
+    counted, has_once = {*chain(*rows.values())}, wanted.by is RowsBy.SCHEDULE
+    sums = _sums(history.db, wanted, counted, "place, series")
+    cells = grouped((number, (place, known[number].word, count)) for place, number, count in sums)
     return {
         "totals": list(_sums(history.db, wanted, among, "place, word")),
         "rows": [

@@ -9,7 +9,7 @@ do not count here (``fact`` known_from).
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from zsched.core.log.kinds import changes, kinds_telling, kinds_telling_only, pa
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.puts import RestoreEntry
 from zsched.core.occurrences.outcomes import OF_RUNS, What
-from zsched.core.pages import pages_of
+from zsched.core.pages import grouped, pages_of
 from zsched.core.record import Key, Place, Record, RecordFields
 from zsched.core.recovery.difference import Recalled
 from zsched.core.runs.run import Run
@@ -87,9 +87,9 @@ class Recall:
         with converted(self._path):
             return last_n(self._db)
 
-    def has(self, id: str) -> bool:
-        """Return True if the state has a row of schedule *id*."""
-        return bool(self._of_state("SELECT 1 FROM live WHERE life = ? AND id = ?", id))
+    def having(self, ids: Sequence[str]) -> set[str]:
+        """Return the *ids* of which the state has a row."""
+        return {id for (id,) in self._of_state(f"SELECT id FROM live WHERE life = ? AND id IN ({_marks(ids)})", *ids)}
 
     def last_touch(self, id: str) -> tuple[int, Position] | None:
         """Return the t in µs of its history's last change of schedule *id*, and its entry; None if it never did."""
@@ -104,7 +104,7 @@ class Recall:
         """
         found: dict[str, tuple[int, Position]] = {}
         for page in pages_of(rows, _PAGE):
-            query = f"SELECT id, t FROM live WHERE life = ? AND place <> 'open' AND id IN ({','.join('?' * len(page))})"
+            query = f"SELECT id, t FROM live WHERE life = ? AND place <> 'open' AND id IN ({_marks(page)})"
             state = dict(self._of_state(query, *(id for id, _ in page)))
             for id, t_us in page:
                 last = None if state.get(id) == t_us else self.last_touch(id)
@@ -176,7 +176,7 @@ class Recall:
 
     def absent(self, ids: Sequence[str]) -> list[str]:
         """Return the *ids* without a schedule in the state."""
-        query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
+        query = f"SELECT id FROM live WHERE life = ? AND id IN ({_marks(ids)}) AND place <> 'open'"
         here = {id for (id,) in self._of_state(query, *ids)}
         return [id for id in ids if id not in here]
 
@@ -211,31 +211,32 @@ class Recall:
         Yield the knowledge of each of *ids*. With *touched*, only of its keys: a schedule that is no longer in the
         state is then reported as gone. *over*: runs that ended by those changes.
         """
-        over_of: dict[str, list[tuple[Record, Run]]] = {}
-        for row, run in over.values():
-            over_of.setdefault(row.id, []).append((row, run))
+        over_of = grouped((one[0].id, one) for one in over.values())
         for page in pages_of(ids, _PAGE):
             found: dict[str, list[Record]] = {id: [] for id in page}
-            query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
+            query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({_marks(page)})"
             with converted(self._path):
                 for stored in self._db.execute(query, (self.life, *page)):
                     found[stored[0]].append(self.record(stored))
             yield from (self._recalled(id, records, touched, over_of.get(id, ())) for id, records in found.items())
 
-    def known_all(self) -> Iterator[Recalled]:
+    def known_all(self, is_settled: Callable[[Key, int], bool] = lambda _key, _t_us: False) -> Iterator[Recalled]:
         """
-        Yield the knowledge of every schedule. Most have one row: these are read in the order of the history, where
-        those that were put together are adjacent.
+        Yield the knowledge of every schedule; without what nobody asks for, because the key and t in µs of its only row
+        are settled. Most have one row: these are read in the order of the history, where those that were put together
+        are adjacent.
         """
         several = "SELECT id FROM live WHERE life = ? GROUP BY id HAVING count(*) > 1"
         query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY n, row"
         with converted(self._path):
             left = {id: None for (id,) in self._db.execute(several, (self.life,))}
             for stored in self._db.execute(query, (self.life,)):
-                if stored[0] not in left:
+                id, run, is_open = stored[0], stored[1], stored[2] == Place.OPEN
+                if id not in left and is_settled((id, run if is_open else ""), stored[8]):
+                    yield Recalled(id, None, None, ())
+                elif id not in left:
                     one = self.record(stored)
-                    is_open = one.place is Place.OPEN
-                    yield Recalled(one.id, None if is_open else one, None, [one] if is_open else ())
+                    yield Recalled(id, None if is_open else one, None, [one] if is_open else ())
         yield from self.known(left)
 
     def record(self, stored: LiveRow) -> Record:
@@ -291,6 +292,10 @@ class Recall:
         if found is None:
             raise ArchiveCorrupt(f"archive {self._path}: history entry {n} of schedule {id!r} is gone")
         return body.entry_of(found)
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
 
 
 @contextmanager

@@ -10,7 +10,6 @@ has. If it ended long ago, RQ has deleted it too: its original is the record tha
 For a schedule with many entries the search for that entry begins at the run's time.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,6 +29,7 @@ from zsched.core.log.kinds import KINDS, LoggedPut, kinds_telling, parse
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change, is_push, record_key_of, run_that_ended
 from zsched.core.occurrences.outcomes import What
+from zsched.core.pages import grouped
 from zsched.core.record import Key, Record
 from zsched.core.runs.run import Run, pushed
 from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of, run_key
@@ -175,10 +175,7 @@ class PushedRuns:
 
     def _read(self, n: int) -> Mapping[str, Sequence[Change]]:
         """Return the changes in entry *n*, by run id."""
-        found = defaultdict[str, list[Change]](list)
-        for change in self._history.changes_in(self._history.entry(n)):
-            found[change.run_id or ""].append(change)
-        return found
+        return grouped((one.run_id or "", one) for one in self._history.changes_in(self._history.entry(n)))
 
     def _read_numbers(self, t_us: int) -> list[int]:
         """Return the numbers of the first entries with exactly this time."""

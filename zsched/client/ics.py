@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from zsched.core.pages import grouped
 from zsched.core.triggers.calendar_definition import LONGEST_WORD, Calendar
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.zones import zone
@@ -50,11 +51,9 @@ def read_ics(content: str) -> Ics:
     name, read = "the file", Ics([], [], ())
     try:
         calendar = icalendar.Calendar.from_ical(content)
-        events, moved = calendar.walk("VEVENT"), dict[str, list[date]]()
+        events = calendar.walk("VEVENT")
         left_out = Counter(one.name for one in calendar.subcomponents if one.name not in ("VEVENT", "VTIMEZONE"))
-        for event in events:
-            if at := event.get("RECURRENCE-ID"):
-                moved.setdefault(str(event.get("UID")), []).append(at.dt)
+        moved = grouped((str(one.get("UID")), at.dt) for one in events if (at := one.get("RECURRENCE-ID")))
         for event in events:
             name = str(event.get("SUMMARY") or event.get("UID"))
             part, text = _read(event, () if "RECURRENCE-ID" in event else moved.get(str(event.get("UID")), ()))

@@ -1,9 +1,10 @@
-"""Pages: many items are read, sent or written in small lists, so that replies and pauses stay short; and progress."""
+"""Pages: many items are read, sent or written in small lists, so that pauses stay short; groups; and progress."""
 
 from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import TypeVar
 
+K = TypeVar("K")
 T = TypeVar("T")
 OnProgress = Callable[[int, int], None]  # is called with the number that is done, and the number of all
 
@@ -17,6 +18,14 @@ def pages_of(items: Iterable[T], size: int, first: int | None = None) -> Generat
     while page := list(islice(source, length)):
         yield page
         length = min(2 * length, size)
+
+
+def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """Return the second parts of *pairs* by the first, in order."""
+    found: dict[K, list[T]] = {}
+    for key, item in pairs:
+        found.setdefault(key, []).append(item)
+    return found
 
 
 def unnoticed(done: int, total: int) -> None:

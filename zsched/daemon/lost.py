@@ -41,7 +41,7 @@ import structlog
 from zsched.archive.runs import OpenRuns
 from zsched.core.entry import Position
 from zsched.core.options.choices import OnLost
-from zsched.core.pages import pages_of
+from zsched.core.pages import grouped, pages_of
 from zsched.core.runs.attempts import Attempt, added, attempts_of, attempts_text
 from zsched.core.runs.job import JobFacts, attempt_of_job, ms_of, whole
 from zsched.core.runs.run import Run, RunStatus, as_seen, facts_text
@@ -150,11 +150,8 @@ class LostRuns:
     def _absent(self, suspects: Iterable[_Suspect], lapsed: Container[str], now_s: int) -> list[_Suspect]:
         """Return the runs that were pushed long ago and are in no list of their queues."""
         until_ms = (now_s - self.queued_s) * 1000
-        by_queue: dict[str, list[tuple[int, _Suspect]]] = {}
-        for run, job in suspects:
-            queued_ms = ms_of(job.queued_at)
-            if job.status == "queued" and queued_ms and queued_ms <= until_ms:
-                by_queue.setdefault(job.queue, []).append((queued_ms, (run, job)))
+        queued = ((ms_of(job.queued_at), (run, job)) for run, job in suspects if job.status == "queued")
+        by_queue = grouped((one[1].queue, (ms, one)) for ms, one in queued if ms and ms <= until_ms)
         absent = []
         for queue, head_ms in self._registries.heads(list(by_queue)).items():
             older = [one for one in by_queue[queue] if one[0] < head_ms]  # workers take the oldest first

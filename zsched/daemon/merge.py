@@ -238,15 +238,20 @@ class Merge:
         """Yield the archive's data of the compared schedules, a page at a time."""
         if self._touched is not None:
             ids = dict.fromkeys(id for id, _ in self._touched)
-            return pages_of(self._recall.known(ids, self._touched, self._over), PAGE)
-        return pages_of(chain(() if self._is_whole else self._gone(), self._recall.known_all()), PAGE)
+            yield from pages_of(self._recall.known(ids, self._touched, self._over), PAGE)
+            return
+        known = self._recall.known_all(self.branch.is_newer)  # a merge that did not end may have put back most of it
+        for page in pages_of(chain(() if self._is_whole else self._gone(), known), PAGE):
+            yield [one for one in page if one.schedule or one.runs or one.gone_us is not None]
 
     def _fetch(self) -> None:
         if self._next is None and (page := next(self._left, None)) is not None:
             self._next = page, self.reconciler.guess(page)
 
     def _gone(self) -> Iterator[Recalled]:
-        """Yield schedules in Redis that the archive knows to be over, without a common entry (rule: GONE_TOO)."""
-        for id in list(dict.fromkeys(self._scanner.ids())):
-            if not self._recall.has(id) and (last := self._recall.last_touch(id)) is not None:
-                yield Recalled(id, None, last[0], ())
+        """Yield schedules in Redis; since when they are over, without a common entry (rule: GONE_TOO)."""
+        for page in pages_of(dict.fromkeys(self._scanner.ids()), PAGE):  # all are read before: Redis works meanwhile
+            there = self._recall.having(page)
+            for id in page:
+                last = None if id in there else self._recall.last_touch(id)
+                yield Recalled(id, None, last and last[0], ())

@@ -4,7 +4,6 @@ Checks of the daemons: does one lead, could another take over, do they fire in t
 Checks of their queues: do workers take jobs from them?
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
@@ -12,6 +11,7 @@ from typing import Final
 
 from zsched.core.clock import from_ms
 from zsched.core.model import iso
+from zsched.core.pages import grouped
 from zsched.core.runs.cells import lasting, with_short_workers
 from zsched.core.runs.run import RunStatus
 from zsched.core.runs.run_id import RunId
@@ -256,10 +256,7 @@ def check_tzdata(overview: Overview) -> Iterator[Finding]:
 
 def _groups(values: Iterator[tuple[str | None, DaemonSeen]]) -> str:
     """Name the running daemons by value if their values differ; daemons without a value are left out."""
-    groups = defaultdict(list)
-    for value, daemon in values:
-        if value is not None and daemon.is_running:
-            groups[value].append(daemon.place)
+    groups = grouped((value, daemon.place) for value, daemon in values if value is not None and daemon.is_running)
     return ", ".join(f"{value} ({'; '.join(groups[value])})" for value in sorted(groups)) if len(groups) > 1 else ""
 
 

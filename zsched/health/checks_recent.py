@@ -11,6 +11,7 @@ from typing import Final
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import RecentActivity, Stretch
+from zsched.core.pages import grouped
 from zsched.core.runs.cells import lasting, remark, with_short_workers
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.runs.run import FAILURES, RunStatus
@@ -169,10 +170,8 @@ def check_schedules_blocked(overview: Overview) -> Finding:
 def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
     """Report recurring schedules that are skipped for overlap again and again, while their run waits, by queue."""
     runs = overview.troubles.in_the_way
-    by_place: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    for id, number in overview.troubles.blocked_by(RunStatus.QUEUED).worst:
-        by_place.setdefault((runs[id].queue, runs[id].limit), []).append((id, number))
-    for (queue, limit), worst in by_place.items():
+    blocked = overview.troubles.blocked_by(RunStatus.QUEUED).worst
+    for (queue, limit), worst in grouped(((runs[one[0]].queue, runs[one[0]].limit), one) for one in blocked).items():
         waiting = Troubled(len(worst), tuple(worst))
         more = {id: f", {lasting(runs[id], overview.now_ms)}" for id, _ in worst}
         place = f"for a slot of RQ's limit {limit}" if limit else f"in queue {queue}"

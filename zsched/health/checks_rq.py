@@ -13,6 +13,7 @@ from typing import Final
 
 from zsched.core.entry import text
 from zsched.core.options.choices import Priority
+from zsched.core.pages import grouped
 from zsched.core.runs.job import SIGNATURE_FIELD, parts_of
 from zsched.core.toml import toml_text
 from zsched.core.wording import plural, rough_duration, some
@@ -31,9 +32,7 @@ from zsched.storage.workers import WorkerSeen, workers_of
 def check_workers(probe: Probe) -> Iterator[Finding]:
     """Check the RQ versions of the workers. Jobs are written as the RQ of this machine does."""
     workers = workers_of(probe.wire, probe.keys.rq)
-    versions: dict[str, list[str]] = {}
-    for worker in workers:
-        versions.setdefault(worker.version, []).append(worker.name)
+    versions = grouped((worker.version, worker.name) for worker in workers)
     unknown = {found: names for found, names in versions.items() if not OLDEST <= release(found) < BEFORE}
     for found, names in sorted(unknown.items()):
         said = f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not support"
@@ -140,10 +139,8 @@ def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
         return
     queues = (_queues(probe) if native is True else sorted(native))[:_QUEUES]  # others' are left to RQ's schedulers
     holders = probe.ask_all(("GET", probe.keys.rq.scheduler_lock(queue)) for queue in queues)
-    by_holder: dict[str, list[str]] = {}
-    for queue, holder in zip(queues, holders, strict=True):
-        if holder and text(holder) != ours:
-            by_holder.setdefault(text(holder), []).append(queue)
+    locks = ((text(holder), queue) for queue, holder in zip(queues, holders, strict=True) if holder)
+    by_holder = grouped((holder, queue) for holder, queue in locks if holder != ours)
     for holder, held in sorted(by_holder.items()):
         yield warning(
             f"{_named(probe, holder)} has the scheduler's lock of {some(held)}: it moves RQ's delayed jobs there",

@@ -23,7 +23,7 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from zsched.core.entry import text
-from zsched.core.pages import pages_of
+from zsched.core.pages import grouped, pages_of
 from zsched.core.runs.attempts import attempts_of, attempts_text, error_of, without_tracebacks
 from zsched.core.runs.job import JOB_FIELDS, JobFacts, ms_of
 from zsched.core.wording import LONGEST_NAME
@@ -261,12 +261,9 @@ class Registries:
 
     def lapsed(self, until_s: int) -> dict[str, list[str]]:
         """Return, by job, its executions with heartbeats that expired up to second *until_s* of their workers."""
-        found: dict[str, list[str]] = {}
         started = existing(self._wire, (self._rq.registry("wip", queue) for queue in self.queues()))
-        for members in self.members([(key, 0, until_s) for key in started]):
-            for member in members:
-                found.setdefault(text(member).partition(":")[0], []).append(text(member))
-        return found
+        pages = self.members([(key, 0, until_s) for key in started])
+        return grouped((text(member).partition(":")[0], text(member)) for members in pages for member in members)
 
     def heads(self, queues: Sequence[str]) -> dict[str, float]:
         """Return, by queue, the time of its first job's push, in ms; infinite for an empty queue or an unknown time."""

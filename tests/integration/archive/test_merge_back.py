@@ -1,5 +1,9 @@
 """A Redis that lost data, and an archive that has all of it: everything is restored unchanged."""
 
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from tests.builders.leaders import HOUR_MS
@@ -13,6 +17,7 @@ from tests.integration.archive.merging import (
     lane_states,
     lead,
     lose,
+    merge_of,
     put_back,
     run,
     said,
@@ -26,6 +31,7 @@ from tests.waiting import eventually
 from zsched.core.log.puts import MergedEntry
 from zsched.core.occurrences.outcomes import What
 from zsched.daemon import merge as merge_module
+from zsched.storage.records import Scanner
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -59,6 +65,37 @@ def test_a_merge_into_an_empty_redis_restores_the_archives_state(
     storm.run(30)
     watched.go_on()
     assert_state_is_redis_own(scene)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_merge_continues_one_that_was_killed_and_reads_from_redis_only_what_may_be_missing(
+    scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_module, "PAGE", 1)
+    schedule(scene, *"fghijk")
+    Storm(scene, seed).run(150)
+    assert scene.follower.step()
+    known, skipped = scene.in_archive(), skips(scene)
+    put_back(scene)
+    rows_of, killed, is_back = Counter(id for id, _ in known), merge_of(scene).run(), set[str]()
+    while len(is_back) < 3:
+        next(killed)
+        is_back = {id for id, _ in scene.in_redis() if rows_of[id] == 1}
+    killed.close()
+    really, asked = Scanner.schedules, list[str]()
+
+    def noted(scanner: Scanner, ids: Iterable[str]) -> Any:
+        asked.extend(page := list(ids))
+        return really(scanner, page)
+
+    monkeypatch.setattr(Scanner, "schedules", noted)
+    run(scene)
+
+    assert not is_back & {*asked}
+    assert {key: row[:4] for key, row in known.items() if key not in skipped} == {
+        key: row[:4] for key, row in scene.in_redis().items()
+    }
+    assert len(known) == len(rows_put_back(scene))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

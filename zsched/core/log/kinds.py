@@ -114,6 +114,13 @@ class ParsedEntry:
         """Yield the changes to the state, in order."""
         return ()
 
+    def touches(self) -> Iterator[tuple[Key, int]]:
+        """Yield as the function of this name."""
+        for row in self.rows():
+            at_us = row.t_us if self.is_restored and isinstance(row, Record) else self.at_us
+            for key in row.changed_keys():
+                yield key, at_us
+
     def changes(self) -> Iterator[Change]:
         """Yield the changes that are shown to users, schedule by schedule."""
         return iter(())
@@ -379,7 +386,4 @@ def touches(entry: Entry, run_suffix: str) -> Iterator[tuple[Key, int]]:
     repeats. Raises as ``changes``.
     """
     with parse(entry, run_suffix) as parsed:
-        for row in parsed.rows():
-            at_us = row.t_us if parsed.is_restored and isinstance(row, Record) else parsed.at_us
-            for key in row.changed_keys():
-                yield key, at_us
+        yield from parsed.touches()

@@ -18,6 +18,7 @@ from zsched.core.model import Schedule, iso, json_of, seconds
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.future import Future, Spans
 from zsched.core.occurrences.outcomes import LEFT_OUT, OUTCOMES, What
+from zsched.core.pages import grouped
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.source import Source
 
@@ -177,10 +178,8 @@ class Timeline:
         self.add_due(counted.totals())
         if by is None:
             return
-        members, known = dict[str, list[Schedule]](), {row.name for row in self.rows}
-        for one in schedules:
-            for name in by.names(one.id, one):
-                members.setdefault(name, []).append(one)
+        members = grouped((name, one) for one in schedules for name in by.names(one.id, one))
+        known = {row.name for row in self.rows}
         new = [name for name in members if name not in known]
         self.rows += [TimelineRow(name, False, self._empty()) for name in new[: most - len(self.rows)]]
         self.more_rows += len(known | members.keys()) - len(self.rows)

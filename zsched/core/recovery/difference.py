@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from zsched.core.entry import Entry, Position
-from zsched.core.log.kinds import touches
+from zsched.core.log.kinds import parse
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.puts import MergedEntry, RestoreEntry
 from zsched.core.record import Key, Place, Record
@@ -97,9 +97,10 @@ class Branch:
                     self._began[key] = max(run.started_ms or 0, self._began.get(key, 0))
                 return {id for (id, _), _, _ in end.run_rows}
         restore, touched = RestoreEntry.of(entry), set[str]()
-        for key, t_us in touches(entry, run_suffix):
-            self._touched[key] = max(self._touched.get(key, 0), t_us if restore else _FOR_GOOD)
-            touched.add(key[0])
+        with restore or parse(entry, run_suffix) as parsed:
+            for key, t_us in parsed.touches():
+                self._touched[key] = max(self._touched.get(key, 0), t_us if restore else _FOR_GOOD)
+                touched.add(key[0])
         if merged := MergedEntry.of(entry):
             self.merged += merged.positions()
         elif restore:
