@@ -6,8 +6,9 @@ pointed, and an occurrence that did not fire is in a coalesced, skipped or exclu
 every occurrence has an outcome, since Redis repeats what it forgot. A put that creates the schedule once more, because
 Redis forgot the first one, begins another life: what came between the two belongs to neither.
 
-A rule with a calendar leaps over excluded occurrences, and a changed calendar moves its next one. None fires in a
-minute that has been excluded for ``KNOWN_US``.
+A rule with a calendar leaps over excluded occurrences, and a changed calendar moves its next one. A put tells by its
+first time which ones it leaves out; whoever plans later records them. None fires in a minute that has been excluded for
+``KNOWN_US``.
 """
 
 import json
@@ -109,6 +110,9 @@ def _follow(
     if entry.kind == "put_recurring":
         for _, put in PutRecurringEntry(entry).found:
             _begin(rhythms, put)
+            if (rhythm := rhythms.get(put.id)) is not None and rhythm.leaps and rhythm.next_ms is not None:
+                leapt = range(rhythm.next_ms - rhythm.every_ms, entry.position.t_us // 1000, -rhythm.every_ms)
+                noted.setdefault(rhythm.key, set()).update(leapt)
     elif entry.kind == SCAN:
         for _, found in ScanEntry(entry).found:
             if not found.run:
