@@ -25,8 +25,8 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 
 # The format of keys, values and entries, also in scripts. It is raised when an older zsched would misread what a newer
 # one writes. The second one is the oldest that is still read.
-FORMAT: Final = 11
-OLDEST_FORMAT: Final = 11
+FORMAT: Final = 12
+OLDEST_FORMAT: Final = 12
 
 START: Final = "start"  # of an archive that is complete since the first entry of the log
 BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
