@@ -68,7 +68,7 @@ def test_a_merge_into_an_empty_redis_restores_the_archives_state(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_merge_continues_one_that_was_killed_and_reads_from_redis_only_what_may_be_missing(
+def test_a_merge_continues_a_killed_merge_and_reads_no_restored_schedule_from_redis(
     scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge_module, "PAGE", 1)
